@@ -14,7 +14,7 @@ use rustix::process::{Uid, geteuid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::deadline::left;
+use crate::deadline::remaining;
 use crate::{runtime_dir, threads};
 
 /// Maximum length of a request or answer, in bytes: enough for the longest text file ([`read_text`]), in
@@ -113,7 +113,7 @@ fn send(mut stream: &UnixStream, message: &impl Serialize, until: Instant) -> an
     ensure!(line.len() <= LONGEST, "{} bytes are too long for a message: at most {LONGEST}", line.len());
     let mut rest = line.as_bytes();
     while !rest.is_empty() {
-        stream.set_write_timeout(Some(left(until)?))?;
+        stream.set_write_timeout(Some(remaining(until)?))?;
         match uninterrupted(|| stream.write(rest))? {
             0 => return Err(io::Error::from(ErrorKind::WriteZero).into()),
             written => rest = &rest[written..],
@@ -126,7 +126,7 @@ fn send(mut stream: &UnixStream, message: &impl Serialize, until: Instant) -> an
 fn receive<T: DeserializeOwned>(mut stream: &UnixStream, until: Instant) -> anyhow::Result<T> {
     let (mut received, mut piece) = (Vec::new(), [0; 1 << 16]);
     loop {
-        stream.set_read_timeout(Some(left(until)?))?;
+        stream.set_read_timeout(Some(remaining(until)?))?;
         let len = uninterrupted(|| stream.read(&mut piece))?;
         let end = piece[..len].iter().position(|byte| *byte == b'\n');
         received.extend_from_slice(&piece[..end.unwrap_or(len)]);

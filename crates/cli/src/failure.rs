@@ -97,7 +97,7 @@ impl std::error::Error for NotStarted {}
 
 /// Prints a warning.
 pub(crate) fn warn(what: fmt::Arguments<'_>) {
-    say_escaped(format_args!("nichrome: warning: {what}"));
+    notice_escaped(format_args!("nichrome: warning: {what}"));
 }
 
 /// Returns the first of several errors; warns about the others.
@@ -113,7 +113,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_output(error, io::stdout().as_fd()) {
         return ExitCode::SUCCESS;
     }
-    say_escaped(format_args!("nichrome: {error:#}"));
+    notice_escaped(format_args!("nichrome: {error:#}"));
     if let Some(Interrupted { signal, .. }) = error.downcast_ref() {
         return signals::exit_code(*signal);
     }
@@ -144,19 +144,19 @@ pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> Exit
         return match error.print() {
             Err(why) if why.kind() != ErrorKind::BrokenPipe => {
                 let what = if error.kind() == ClapError::DisplayVersion { "version" } else { "help" };
-                say(format_args!("nichrome: cannot print the {what}: {why}"));
+                notice(format_args!("nichrome: cannot print the {what}: {why}"));
                 ExitCode::FAILURE
             }
             _ => ExitCode::from(error.exit_code().unsigned_abs() as u8),
         };
     }
     match error.kind() {
-        ClapError::InvalidUtf8 => say_escaped(format_args!("nichrome: {}", not_utf8(env::args_os()))),
+        ClapError::InvalidUtf8 => notice_escaped(format_args!("nichrome: {}", not_utf8(env::args_os()))),
         ClapError::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
             let names = subcommands(command, env::args_os().skip(1)).join(", ");
-            say_escaped(format_args!("nichrome: {}; there are: {names}", one_line(error)));
+            notice_escaped(format_args!("nichrome: {}; there are: {names}", one_line(error)));
         }
-        _ => say_escaped(format_args!("nichrome: {}", one_line(error))),
+        _ => notice_escaped(format_args!("nichrome: {}", one_line(error))),
     }
     ExitCode::from(2)
 }
@@ -215,14 +215,14 @@ fn has_no_reader(output: BorrowedFd<'_>) -> bool {
 }
 
 /// Prints a line on standard error; ignores write errors.
-pub(crate) fn say(line: fmt::Arguments<'_>) {
+pub(crate) fn notice(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// As [`say`], with control characters escaped: those in a file's name could start another line or control
+/// As [`notice`], with control characters escaped: those in a file's name could start another line or control
 /// the terminal.
-fn say_escaped(line: fmt::Arguments<'_>) {
-    say(format_args!("{}", escaped(&line.to_string())));
+fn notice_escaped(line: fmt::Arguments<'_>) {
+    notice(format_args!("{}", escaped(&line.to_string())));
 }
 
 fn escaped(line: &str) -> String {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nichrome_port::uninterrupted;
 
-use crate::deadline::left;
+use crate::deadline::remaining;
 
 /// Maximum length of a request, in bytes.
 const LONGEST: usize = 8192;
@@ -129,14 +129,14 @@ fn converse(stream: &TcpStream, answer: &impl Fn(&Request) -> Option<Response>) 
 }
 
 fn read(mut stream: &TcpStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
-    stream.set_read_timeout(Some(left(until)?))?;
+    stream.set_read_timeout(Some(remaining(until)?))?;
     uninterrupted(|| stream.read(piece))
 }
 
 /// Writes all bytes until the deadline, however slowly the client reads.
 fn write(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
-        stream.set_write_timeout(Some(left(until)?))?;
+        stream.set_write_timeout(Some(remaining(until)?))?;
         match uninterrupted(|| stream.write(bytes))? {
             0 => return Err(ErrorKind::WriteZero.into()),
             written => bytes = &bytes[written..],

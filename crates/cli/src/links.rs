@@ -53,13 +53,13 @@ impl Link {
         let name = now.name;
         if name != before.name {
             ensure!(user.survives_renaming, "{} is called {name} now: the {user_name} ends", before.name);
-            failure::say(format_args!("nichrome: {} is called {name} now", before.name));
+            failure::notice(format_args!("nichrome: {} is called {name} now", before.name));
         }
         match (before.up, now.up) {
-            (false, true) => failure::say(format_args!("nichrome: {name} is up again")),
+            (false, true) => failure::notice(format_args!("nichrome: {name} is up again")),
             (true, false) => {
                 let waits = format_args!("the {user_name} waits until it is up again");
-                failure::say(format_args!("nichrome: {name} is down: {waits}"));
+                failure::notice(format_args!("nichrome: {name} is down: {waits}"));
             }
             _ => {}
         }

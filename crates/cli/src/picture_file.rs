@@ -30,7 +30,7 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
 pub(crate) fn end_on_signals() -> anyhow::Result<()> {
     signals::forward(&signals::ending_or_quitting(), |signal| -> Result<(), Infallible> {
         remove_unfinished();
-        failure::say(format_args!("nichrome: interrupted"));
+        failure::notice(format_args!("nichrome: interrupted"));
         process::exit(128 + signal)
     })
 }

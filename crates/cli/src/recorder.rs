@@ -62,7 +62,7 @@ impl Recording {
         failed: impl FnOnce(&WriteError) + Send + 'static,
     ) -> anyhow::Result<Self> {
         if path.metadata().is_ok_and(|found| found.file_type().is_fifo()) {
-            failure::say(format_args!("nichrome: waiting for a program that reads {}", path.display()));
+            failure::notice(format_args!("nichrome: waiting for a program that reads {}", path.display()));
         }
         let mut writer = capture::create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
         for name in interfaces {

@@ -31,7 +31,7 @@ use nichrome_port::{InterfaceName, Netlink, Offloads, PacketSocket, gain_network
 use nichrome_wan::Impairments;
 use nichrome_wire::MacAddr;
 
-use self::control::{Controlled, HostPlace, Unread};
+use self::control::{Controlled, HostNamespace, Unread};
 use self::exec::Exec;
 pub(crate) use self::live_path::{LivePath, Remote, Setup};
 use self::programs::{Output, Program, StandardOutput};
@@ -187,7 +187,7 @@ impl Wan {
         }
         let devices = hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice);
         let mut session = Session::begin()?;
-        let places = hosts.each_ref().map(HostPlace::of).to_vec();
+        let namespaces = hosts.each_ref().map(HostNamespace::of).to_vec();
         let unread = {
             let hosts = Arc::clone(&hosts);
             move || {
@@ -195,10 +195,10 @@ impl Wan {
                 Ok([left?.send_dropped, right?.send_dropped])
             }
         };
-        let reached = Reached { hosts: places, unread: Arc::new(unread), web };
-        let run = self.start(devices, impairments, &session, outputs, reached)?;
+        let handles = PathHandles { hosts: namespaces, unread: Arc::new(unread), web };
+        let run = self.start(devices, impairments, &session, outputs, handles)?;
         if self.shell {
-            failure::say(format_args!(
+            failure::notice(format_args!(
                 "a shell on the left host; $PEER and $PEER6 are the right one, 'exit' ends both"
             ));
         }
@@ -264,9 +264,9 @@ impl Wan {
         let mut session = Session::begin()?;
         // An interface that is gone has no counter.
         let unread = move || Ok(sockets.each_ref().map(|socket| socket.dropped().unwrap_or(0)));
-        let reached = Reached { hosts: Vec::new(), unread: Arc::new(unread), web };
-        let run = self.start(devices, impairments, &session, outputs, reached)?;
-        failure::say(format_args!(
+        let handles = PathHandles { hosts: Vec::new(), unread: Arc::new(unread), web };
+        let run = self.start(devices, impairments, &session, outputs, handles)?;
+        failure::notice(format_args!(
             "between {} (left) and {} (right) until Ctrl-C",
             interfaces[0], interfaces[1]
         ));
@@ -297,7 +297,7 @@ impl Wan {
         impairments: [Impairments; 2],
         session: &Session,
         Outputs { recording, plot }: Outputs,
-        Reached { hosts, unread, web }: Reached,
+        PathHandles { hosts, unread, web }: PathHandles,
     ) -> anyhow::Result<Run> {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
         let setup = Setup { devices, impairments: &impairments, seed, recording: recording.as_ref() };
@@ -331,7 +331,7 @@ impl Wan {
             let json = serde_json::to_string_pretty(&summary)?;
             writeln!(io::stdout(), "{json}").context("cannot print the summary")
         } else {
-            failure::say(format_args!("\n{summary}"));
+            failure::notice(format_args!("\n{summary}"));
             Ok(())
         };
         let drawn = run.plot.map_or(Ok(()), |file| file.finish(&plot::draw(&reports)?));
@@ -348,8 +348,8 @@ struct Outputs {
 }
 
 /// The hosts of a running path and its web page.
-struct Reached {
-    hosts: Vec<HostPlace>,
+struct PathHandles {
+    hosts: Vec<HostNamespace>,
     unread: Unread,
     web: Option<WebPage>,
 }

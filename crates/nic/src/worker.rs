@@ -98,8 +98,8 @@ pub(crate) struct Worker<W: WireQueue> {
     parts: Parts<W>,
     busy_poll: bool,
     batch: Vec<WireFrame<W::Buffer>>,
-    /// Frames of a batch behind [`MAX_ENGINE_BATCH`] segments of local senders' frames; processed before the wire is
-    /// read again.
+    /// Frames of a batch behind [`MAX_ENGINE_BATCH`] segments of local senders' frames; processed before the
+    /// wire is read again.
     postponed: VecDeque<WireFrame<W::Buffer>>,
     frames: Vec<Frame<Received<W::Buffer>>>,
     /// Outputs of the engine.

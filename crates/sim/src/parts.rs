@@ -91,7 +91,7 @@ impl Barrier {
 }
 
 /// The parts that one thread runs, and the number of the first of them.
-struct Lane<'a, W: Part> {
+struct PartGroup<'a, W: Part> {
     first: usize,
     parts: &'a mut [Simulation<W>],
 }
@@ -167,22 +167,22 @@ where
         }
         let each = self.parts.len().div_ceil(self.threads);
         let events = AtomicU64::new(self.events());
-        let lanes = self.parts.chunks_mut(each).enumerate();
-        let mut lanes: Vec<_> = lanes.map(|(nth, parts)| Lane { first: nth * each, parts }).collect();
+        let groups = self.parts.chunks_mut(each).enumerate();
+        let mut groups: Vec<_> = groups.map(|(nth, parts)| PartGroup { first: nth * each, parts }).collect();
         let shared = Shared {
             lookahead: self.lookahead,
             limit,
             mailboxes: &self.mailboxes,
-            barrier: Barrier::new(lanes.len()),
+            barrier: Barrier::new(groups.len()),
             is_interrupted: AtomicBool::new(false),
             events,
         };
-        let Some((mine, others)) = lanes.split_first_mut() else { return Stop::Idle };
+        let Some((mine, others)) = groups.split_first_mut() else { return Stop::Idle };
         let begins = self.window_end;
         self.window_end = thread::scope(|scope| {
-            for lane in others {
+            for group in others {
                 let shared = &shared;
-                scope.spawn(move || lane.run(begins, shared, &mut |_| ControlFlow::Continue(())));
+                scope.spawn(move || group.run(begins, shared, &mut |_| ControlFlow::Continue(())));
             }
             mine.run(begins, &shared, progress)
         });
@@ -190,7 +190,7 @@ where
     }
 }
 
-impl<W: Part> Lane<'_, W> {
+impl<W: Part> PartGroup<'_, W> {
     /// Runs windows up to the limit, the first of which ends at `end`; returns the end of the next window.
     fn run(
         &mut self,

@@ -112,7 +112,7 @@ impl Rdma {
         }
         let iperf3 = iperf3::version();
         if let Err(error) = &iperf3 {
-            failure::say(format_args!(
+            failure::notice(format_args!(
                 "nichrome: TCP throughput is not measured: cannot run iperf3 (install Debian's package iperf3): {error}"
             ));
         }

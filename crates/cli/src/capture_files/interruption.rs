@@ -43,7 +43,7 @@ impl Interruption {
             waker.wake();
             thread::sleep(GRACE_PERIOD);
             picture_file::remove_unfinished();
-            failure::say(format_args!("nichrome: interrupted"));
+            failure::notice(format_args!("nichrome: interrupted"));
             process::exit(128 + signal)
         })?;
         Ok(interruption)

@@ -41,7 +41,8 @@ impl Stream {
         Ok(Self { file: file.into(), outputs, interruption, until: None })
     }
 
-    /// Waits until bytes or the stream's end can be read; returns false [`GRACE_PERIOD`] after an interruption.
+    /// Waits until bytes or the stream's end can be read; returns false [`GRACE_PERIOD`] after an
+    /// interruption.
     fn wait(&mut self) -> io::Result<bool> {
         loop {
             if self.interruption.is_requested() {

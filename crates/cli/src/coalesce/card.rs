@@ -14,7 +14,7 @@ use crate::capture_files::{Capture, Interface};
 use crate::engine_options::{EngineOptions, UdpByDefault};
 
 /// The results of a run.
-pub(super) struct Done {
+pub(super) struct RunResult {
     pub(super) counters: Counters,
     pub(super) tally: Tally,
 }
@@ -140,13 +140,13 @@ impl<'a> Card<'a> {
     }
 
     /// Flushes everything and closes the captures. Returns the result of verification, if requested.
-    pub(super) fn finish(mut self) -> Result<(Done, Option<Result<Verified, Mismatch>>), WriteError> {
+    pub(super) fn finish(mut self) -> Result<(RunResult, Option<Result<Verified, Mismatch>>), WriteError> {
         self.fire_timers(Instant::MAX);
         self.now = self.host.latest.max(self.now);
         while let Some(port) = self.ports.pop() {
             self.retire(port);
         }
-        let done = Done { counters: self.counters, tally: self.host.finish()? };
+        let done = RunResult { counters: self.counters, tally: self.host.finish()? };
         Ok((done, self.verify.then_some(self.verified)))
     }
 }

@@ -9,7 +9,7 @@ use nichrome_lro::{DropReason, Hold, NetfpgaConfig, NpuConfig, PassReason, Profi
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 
-use super::card::Done;
+use super::card::RunResult;
 use super::page::SEED;
 use super::summary::Verification;
 use crate::chart::{self, Axis, COLORS, Grid, HEADROOM, plain};
@@ -83,7 +83,7 @@ pub(super) struct Run {
 
 impl Comparison {
     /// Adds the result of a candidate.
-    pub(super) fn add(&mut self, candidate: Candidate, done: &Done, verified: Option<Verified>) {
+    pub(super) fn add(&mut self, candidate: Candidate, done: &RunResult, verified: Option<Verified>) {
         let counters = &done.counters;
         let sums = &counters.sums;
         let dropped = [DropReason::IpChecksum, DropReason::TcpChecksum, DropReason::UdpChecksum];

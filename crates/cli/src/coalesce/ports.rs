@@ -13,7 +13,8 @@ use crate::capture_files::Interface;
 pub(super) const MAX_PORTS: usize = 1024;
 
 /// Number of ports whose engines have the configured size. Of the further ports, the engine of the `n`th has
-/// `FULL_SIZE_PORTS / n` of that size, so that all engines together reserve about five times the memory of these.
+/// `FULL_SIZE_PORTS / n` of that size, so that all engines together reserve about five times the memory of
+/// these.
 const FULL_SIZE_PORTS: usize = 16;
 
 /// An interface with its engine.
@@ -53,8 +54,8 @@ impl Ports {
         self.numbers.get(&interface).copied()
     }
 
-    /// Returns the number for the next new port. If there are [`MAX_PORTS`], this is the number of the port that
-    /// has been idle for longest, which the new one replaces.
+    /// Returns the number for the next new port. If there are [`MAX_PORTS`], this is the number of the port
+    /// that has been idle for longest, which the new one replaces.
     pub(super) fn next_number(&self) -> usize {
         let ports = self.ports.iter().enumerate();
         let idlest = ports.min_by_key(|(_, port)| port.last_used).map(|(number, _)| number);

@@ -6,7 +6,7 @@ use nichrome_lro::verify::Verified;
 use nichrome_lro::{Hold, NetfpgaConfig, ProfileConfig};
 use serde::Serialize;
 
-use super::card::Done;
+use super::card::RunResult;
 use super::counters::NonZeroCounts;
 use crate::capture_files::Ended;
 
@@ -84,7 +84,7 @@ impl From<Verified> for Verification {
 
 impl Summary {
     pub(super) fn new(
-        done: &Done,
+        done: &RunResult,
         profile: &ProfileConfig,
         top: usize,
         ended: &Ended,

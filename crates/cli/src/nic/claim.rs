@@ -31,12 +31,12 @@ struct Record {
     pid: u32,
     wire: String,
     host: String,
-    changed: Option<Identity>,
+    changed: Option<ChangedSettings>,
 }
 
 /// The interface's original settings and those that the card applied.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-struct Identity {
+struct ChangedSettings {
     index: u32,
     mac: [u8; 6],
     given_mac: [u8; 6],
@@ -79,7 +79,7 @@ impl Claim {
         let Some(mac) = wire.mac else { bail!("{} is not an Ethernet interface", wire.name) };
         let given = local_address();
         self.record.changed =
-            Some(Identity { index: wire.index, mac: mac.0, given_mac: given.0, arp: wire.arp });
+            Some(ChangedSettings { index: wire.index, mac: mac.0, given_mac: given.0, arp: wire.arp });
         self.record.write(&self.file).with_context(|| format!("cannot write {}", self.path.display()))?;
         netlink.disable_arp(wire)?;
         let settings = Settings { mac: Some(given), ..Settings::default() };
@@ -172,7 +172,7 @@ impl Record {
         let Self { pid, wire, .. } = self;
         let changed = self.restore().with_context(|| format!("cannot restore {wire}"))?;
         if changed {
-            failure::say(format_args!("nichrome: process {pid} left {wire} changed: restored"));
+            failure::notice(format_args!("nichrome: process {pid} left {wire} changed: restored"));
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Record {
     /// Restores the interface; returns false if there was nothing to do. Keeps settings that others changed
     /// since.
     fn restore(&self) -> anyhow::Result<bool> {
-        let Some(Identity { index, mac, given_mac, arp }) = self.changed else { return Ok(false) };
+        let Some(ChangedSettings { index, mac, given_mac, arp }) = self.changed else { return Ok(false) };
         let netlink = Netlink::open()?;
         // The interface may have another name now.
         let interface = match InterfaceName::of_index(index).map(|name| netlink.interface(name)) {
@@ -255,7 +255,7 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_half_a_record_is_none() {
         let mut file = tempfile::tempfile().unwrap();
         assert!(Record::read(&file).is_none());
-        let changed = Identity { index: 3, mac: [1; 6], given_mac: [2; 6], arp: true };
+        let changed = ChangedSettings { index: 3, mac: [1; 6], given_mac: [2; 6], arp: true };
         let record = Record { pid: 7, wire: "eth0".into(), host: "nic0".into(), changed: Some(changed) };
         record.write(&file).unwrap();
         record.write(&file).unwrap();

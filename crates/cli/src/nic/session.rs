@@ -139,9 +139,9 @@ impl<'a> Watch<'a> {
         self.host.set_carrier(wire.running);
         let (wire, host) = (wire.name, self.host.interface.name);
         if self.carrier {
-            failure::say(format_args!("nichrome: {wire} has a carrier again, and {host}, too"));
+            failure::notice(format_args!("nichrome: {wire} has a carrier again, and {host}, too"));
         } else {
-            failure::say(format_args!("nichrome: {wire} has no carrier, and neither has {host}"));
+            failure::notice(format_args!("nichrome: {wire} has no carrier, and neither has {host}"));
         }
     }
 
@@ -155,7 +155,9 @@ impl<'a> Watch<'a> {
             self.netlink.configure(host, Settings { mtu: Some(longest), ..Settings::default() })?;
             let more = if wire.mtu > self.watched.mtu { ": for more, start the card anew" } else { "" };
             let (wire, host, mtu) = (wire.name, host.name, wire.mtu);
-            failure::say(format_args!("nichrome: {wire} now has the MTU {mtu}, and {host} {longest}{more}"));
+            failure::notice(format_args!(
+                "nichrome: {wire} now has the MTU {mtu}, and {host} {longest}{more}"
+            ));
         } else if host_changed && host.mtu > longest {
             let Interface { name, mtu, .. } = host;
             failure::warn(format_args!(

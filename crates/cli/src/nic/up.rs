@@ -41,8 +41,8 @@ const WORDS: usize = 3;
 #[derive(Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Up {
-    /// The interface to receive from and send through. It must be up and have no addresses: assign them to the
-    /// host interface.
+    /// The interface to receive from and send through. It must be up and have no addresses: assign them to
+    /// the host interface.
     #[arg(long, value_name = "IFACE", required_unless_present = "config")]
     wire: Option<InterfaceName>,
     /// The interface for the kernel, with the wire's MAC address and MTU.
@@ -198,8 +198,8 @@ impl Up {
             host_queues: host_interface.queues.len(),
             pid: process::id(),
         };
-        let made = Made { identity, queues, host_interface, captures, metrics };
-        let (ended, socket) = self.serve(made, profile, &session, &watched)?;
+        let parts = CardParts { identity, queues, host_interface, captures, metrics };
+        let (ended, socket) = self.serve(parts, profile, &session, &watched)?;
         // Must precede dropping the socket: 'nichrome nic down' waits for its removal.
         drop(claim);
         drop(socket);
@@ -209,12 +209,12 @@ impl Up {
     /// Runs a card until its session ends. Returns the result with the control socket.
     fn serve(
         &self,
-        made: Made,
+        parts: CardParts,
         profile: Option<ProfileConfig>,
         session: &Session,
         watched: &Watched,
     ) -> anyhow::Result<(anyhow::Result<()>, Option<ControlSocket>)> {
-        let Made { identity, queues, host_interface, captures, metrics } = made;
+        let CardParts { identity, queues, host_interface, captures, metrics } = parts;
         let Identity { wire, host, backend, profile: name, host_queues, .. } = &identity;
         let workers = queues.queues();
         let up = format!(
@@ -233,7 +233,7 @@ impl Up {
         if let Some(server) = metrics {
             metrics::serve(server, reporter.clone());
         }
-        failure::say(format_args!("nichrome: {up}"));
+        failure::notice(format_args!("nichrome: {up}"));
         let ended = session.wait_for_the_end(watched, &host_interface);
         let stopped = stop(card, &reporter).context(between);
         drop(attached);
@@ -314,7 +314,7 @@ impl Up {
 }
 
 /// The parts of a card.
-struct Made {
+struct CardParts {
     identity: Identity,
     queues: Wire,
     host_interface: HostInterface,
@@ -325,7 +325,7 @@ struct Made {
 /// Stops a card and prints its counters.
 fn stop(card: Card, reporter: &Reporter) -> anyhow::Result<()> {
     let stats = card.stop()?;
-    failure::say(format_args!("{}", Text(&reporter.of(&stats)).to_string().trim_end()));
+    failure::notice(format_args!("{}", Text(&reporter.of(&stats)).to_string().trim_end()));
     Ok(())
 }
 

@@ -83,7 +83,7 @@ impl Wire {
                 xdp(interface, queues, XdpChoice::Automatic)
             }
             Backend::Auto if !interface.is_virtual && loses_vlan_tags(interface) => {
-                failure::say(format_args!(
+                failure::notice(format_args!(
                     "nichrome: {name} takes VLAN tags out of received frames, and AF_XDP would lose them: AF_PACKET is used \
                      ('ethtool -K {name} rxvlan off' lets AF_XDP be tried)"
                 ));
@@ -95,7 +95,9 @@ impl Wire {
             Backend::Auto if !interface.is_virtual => {
                 match xdp(interface, queues, XdpChoice::Only(XdpMode::Native)) {
                     Err(error) if !is_gone(&error) => {
-                        failure::say(format_args!("nichrome: AF_PACKET is used instead of AF_XDP: {error}"));
+                        failure::notice(format_args!(
+                            "nichrome: AF_PACKET is used instead of AF_XDP: {error}"
+                        ));
                         packet(interface, queues)
                     }
                     opened => opened,

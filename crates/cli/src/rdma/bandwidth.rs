@@ -15,7 +15,7 @@ use super::growth::Growth;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Agreed, Depths, Meeting, Regions, Session};
+use super::session::{Agreed, Depths, Negotiation, Regions, Session};
 use crate::{duration, number};
 
 /// The allowed message sizes, in bytes.
@@ -129,12 +129,12 @@ struct Throughput {
 
 impl Bandwidth {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let meeting = Meeting::hold(&self.options)?;
+        let negotiation = Negotiation::begin(&self.options)?;
         let regions = if self.regions { Regions::OfConnections } else { Regions::Shared };
         let Self { op, size, qps, depth, .. } = *self;
-        let parameters = meeting.agree(Parameters { op, size, qps, depth, regions })?;
+        let parameters = negotiation.agree(Parameters { op, size, qps, depth, regions })?;
         let Parameters { size, qps, regions, .. } = parameters;
-        let session = meeting.connect(qps as usize, parameters.depths(), size as usize, regions)?;
+        let session = negotiation.connect(qps as usize, parameters.depths(), size as usize, regions)?;
         let (messages, time) = match session.role {
             Role::Client => {
                 let (done, time) = client(&session, parameters, self.duration)?;
@@ -226,7 +226,7 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(Option<u
     }
     let done = thread::scope(|scope| {
         let end = scope.spawn(|| session.await_end());
-        let received = receive(session, || end.is_finished(), post).inspect_err(|_| session.give_up())?;
+        let received = receive(session, || end.is_finished(), post).inspect_err(|_| session.shut_down())?;
         let ended = end.join();
         session.or_failure(
             ended.unwrap_or_else(|_| bail!("the thread that waits for the client has panicked")),

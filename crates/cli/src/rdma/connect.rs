@@ -15,7 +15,7 @@ use super::growth::{Growth, Memory};
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Agreed, Meeting, check, check_family};
+use super::session::{Agreed, Negotiation, check, check_family};
 use crate::connecting::{Connecting, Moments, Remaining, on_threads};
 use crate::number;
 
@@ -82,23 +82,23 @@ const GREETING: [u8; 1] = [1];
 
 impl Connect {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let meeting = Meeting::hold(&self.options)?;
+        let negotiation = Negotiation::begin(&self.options)?;
         let Self { connections, parallel, keep, .. } = *self;
-        let parameters = meeting.agree(Parameters { connections, parallel, keep })?;
+        let parameters = negotiation.agree(Parameters { connections, parallel, keep })?;
         let before = Memory::now();
-        let (kept, connecting) = match meeting.role {
-            Role::Server => (serve(&meeting, parameters)?, None),
-            Role::Client => client(&meeting, parameters)?,
+        let (kept, connecting) = match negotiation.role {
+            Role::Server => (serve(&negotiation, parameters)?, None),
+            Role::Client => client(&negotiation, parameters)?,
         };
         // Both ends keep their connections until both have measured.
         let growth =
             if parameters.keep { before.growth(parameters.connections as usize) } else { Growth::default() };
-        meeting.finish()?;
+        negotiation.finish()?;
         drop(kept);
-        let adapter = &meeting.adapter;
+        let adapter = &negotiation.adapter;
         let traffic = Traffic::of(adapter, adapter.mtu());
         let measured = Measured { parameters, connecting, growth, traffic };
-        if meeting.role == Role::Server && !self.options.json {
+        if negotiation.role == Role::Server && !self.options.json {
             return Ok(());
         }
         report::print(&self.options, &measured, &rows(&measured))
@@ -144,8 +144,8 @@ impl<'a> End<'a> {
     }
 
     /// Accepts a connection and sends it a message.
-    fn accept(&self, listener: &Listener, meeting: &Meeting) -> anyhow::Result<Connected> {
-        let request = next_request(listener, meeting)?;
+    fn accept(&self, listener: &Listener, negotiation: &Negotiation) -> anyhow::Result<Connected> {
+        let request = next_request(listener, negotiation)?;
         let connected = request.accept(self.queue_pair()?, b"", &self.connection).context("cannot accept")?;
         connected.queue_pair().post_send(&SendRequest {
             wr_id: 0,
@@ -161,27 +161,27 @@ impl<'a> End<'a> {
 }
 
 /// Waits for the client to connect.
-fn next_request(listener: &Listener, meeting: &Meeting) -> anyhow::Result<Request> {
+fn next_request(listener: &Listener, negotiation: &Negotiation) -> anyhow::Result<Request> {
     let start = Instant::now();
     while start.elapsed() < TIMEOUT {
         if let Some(request) = listener.accept(POLL_INTERVAL)? {
             return Ok(request);
         }
-        meeting.check_peer().map_err(|lost| anyhow!("the client {lost}"))?;
+        negotiation.check_peer().map_err(|lost| anyhow!("the client {lost}"))?;
     }
     bail!("no client connected for {TIMEOUT:?}")
 }
 
 /// Accepts all connections; returns the open ones.
-fn serve(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<Vec<Connected>> {
-    let adapter = &meeting.adapter;
+fn serve(negotiation: &Negotiation, parameters: Parameters) -> anyhow::Result<Vec<Connected>> {
+    let adapter = &negotiation.adapter;
     let listener = adapter.listen(0, 0)?;
-    meeting.of_server(Some(listener.address()))?;
+    negotiation.exchange_server_value(Some(listener.address()))?;
     let remaining = Remaining::new(parameters.connections);
     on_threads(parameters.parallel, || {
         let (end, mut kept) = (End::new(adapter)?, Vec::new());
         while remaining.take() {
-            let connected = end.accept(&listener, meeting)?;
+            let connected = end.accept(&listener, negotiation)?;
             if parameters.keep {
                 kept.push(connected);
             } else if !connected.wait_disconnected(TIMEOUT)? {
@@ -193,13 +193,16 @@ fn serve(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<Vec<Connec
 }
 
 /// Makes all connections; returns the open ones, and their set-up times.
-fn client(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<(Vec<Connected>, Option<Connecting>)> {
-    let server: SocketAddr = meeting.of_server(None)?;
-    check_family(meeting.adapter.address(), server.ip())?;
+fn client(
+    negotiation: &Negotiation,
+    parameters: Parameters,
+) -> anyhow::Result<(Vec<Connected>, Option<Connecting>)> {
+    let server: SocketAddr = negotiation.exchange_server_value(None)?;
+    check_family(negotiation.adapter.address(), server.ip())?;
     let remaining = Remaining::new(parameters.connections);
     let start = Instant::now();
     let made = on_threads(parameters.parallel, || {
-        let (end, mut made) = (End::new(&meeting.adapter)?, Vec::new());
+        let (end, mut made) = (End::new(&negotiation.adapter)?, Vec::new());
         while remaining.take() {
             let (connected, moments) = end.connect(server)?;
             made.push((parameters.keep.then_some(connected), moments));

@@ -65,10 +65,10 @@ impl Doctor {
         let libraries = self.run.libraries()?;
         let diagnosis = diagnose(&observation, linkage, libraries.folder());
         for line in &diagnosis.lines {
-            failure::say(format_args!("{line}"));
+            failure::notice(format_args!("{line}"));
         }
         if let Some(signal) = ended.signal() {
-            failure::say(format_args!("Signal {signal} ended the program."));
+            failure::notice(format_args!("Signal {signal} ended the program."));
         }
         Ok(if diagnosis.device_opened { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -12,7 +12,7 @@ use super::bandwidth::Transfer;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Agreed, Depths, INLINE, Meeting, Regions, Session};
+use super::session::{Agreed, Depths, INLINE, Negotiation, Regions, Session};
 use crate::number;
 
 /// The allowed message sizes, in bytes.
@@ -79,9 +79,9 @@ struct Times {
 
 impl Latency {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let meeting = Meeting::hold(&self.options)?;
-        let parameters = meeting.agree(Parameters { op: self.op, size: self.size, iters: self.iters })?;
-        let session = meeting.connect(1, DEPTHS, 2 * parameters.size as usize, Regions::Shared)?;
+        let negotiation = Negotiation::begin(&self.options)?;
+        let parameters = negotiation.agree(Parameters { op: self.op, size: self.size, iters: self.iters })?;
+        let session = negotiation.connect(1, DEPTHS, 2 * parameters.size as usize, Regions::Shared)?;
         let ends = Ends { session: &session, size: parameters.size as usize };
         let mut times = DelayHistogram::new();
         match (parameters.op, session.role) {

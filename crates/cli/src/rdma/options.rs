@@ -165,7 +165,7 @@ impl Options {
             connection_budget: self.connection_budget,
             authenticates: !self.no_authenticate,
             key_file: self.key_file.clone(),
-            report: |why| failure::say(format_args!("nichrome: {why}")),
+            report: |why| failure::notice(format_args!("nichrome: {why}")),
         };
         Ok(AdapterConfig {
             cm: nichrome_hca::cm::CmOptions::default(),
@@ -173,7 +173,7 @@ impl Options {
             star,
             iwarp: IwarpOptions {
                 crc: self.crc,
-                report: |why| failure::say(format_args!("nichrome: {why}")),
+                report: |why| failure::notice(format_args!("nichrome: {why}")),
                 ..IwarpOptions::default()
             },
             place,

@@ -18,8 +18,8 @@ use super::report::{self, Row, Traffic};
 use super::session::{check, check_family};
 use crate::{failure, number};
 
-/// Exchange messages, compatible with libibverbs' ibv_rc_pingpong. Both ends need the same --size, --iters and
-/// --path-mtu (1024 by default).
+/// Exchange messages, compatible with libibverbs' ibv_rc_pingpong. Both ends need the same --size, --iters
+/// and --path-mtu (1024 by default).
 #[derive(Args)]
 pub(crate) struct PingPong {
     #[command(flatten)]

@@ -113,7 +113,7 @@ fn accept(options: &Options) -> anyhow::Result<TcpStream> {
     let listener = listener.map_err(|error| why_not_listening(&error, asked, options.port))?;
     if !options.json || options.port == 0 {
         let port = listener.local_addr()?.port();
-        failure::say(format_args!("nichrome: waiting for a client on TCP port {port}"));
+        failure::notice(format_args!("nichrome: waiting for a client on TCP port {port}"));
     }
     let (stream, _) = listener.accept().context("cannot accept a client")?;
     Ok(stream)

@@ -210,7 +210,7 @@ impl Run {
         variables.extend(libraries.variables(linkage.checks_link_order));
         if self.verbose {
             for (variable, value) in &variables {
-                failure::say(format_args!("nichrome: {variable}={}", value.display()));
+                failure::notice(format_args!("nichrome: {variable}={}", value.display()));
             }
         }
         let mut command = Command::new(name);

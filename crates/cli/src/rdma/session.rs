@@ -85,15 +85,15 @@ pub(super) struct Session {
 }
 
 /// One end of a measurement, with a TCP connection to the peer but no queue pairs yet.
-pub(super) struct Meeting {
+pub(super) struct Negotiation {
     pub(super) role: Role,
     pub(super) adapter: Adapter,
     stream: TcpStream,
 }
 
-impl Meeting {
+impl Negotiation {
     /// Connects to the peer over TCP and opens an adapter.
-    pub(super) fn hold(options: &Options) -> anyhow::Result<Self> {
+    pub(super) fn begin(options: &Options) -> anyhow::Result<Self> {
         let (role, stream) = meet(options)?;
         let adapter = Adapter::open(&options.adapter(here(&stream)?)?).context("cannot open an adapter")?;
         Ok(Self { role, adapter, stream })
@@ -129,7 +129,10 @@ impl Meeting {
     }
 
     /// Sends a value from the server to its client; returns it at both ends.
-    pub(super) fn of_server<T: Serialize + DeserializeOwned>(&self, value: Option<T>) -> anyhow::Result<T> {
+    pub(super) fn exchange_server_value<T: Serialize + DeserializeOwned>(
+        &self,
+        value: Option<T>,
+    ) -> anyhow::Result<T> {
         let theirs = exchange(&self.stream, &value)?;
         value.or(theirs).context("the peer runs another command")
     }
@@ -309,7 +312,7 @@ impl Session {
     }
 
     /// Shuts down the TCP connection, which ends the waits of both ends for each other.
-    pub(super) fn give_up(&self) {
+    pub(super) fn shut_down(&self) {
         // Fails only if the connection has ended.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
@@ -361,7 +364,7 @@ impl Session {
     fn check_connections(&self) -> anyhow::Result<()> {
         if self.qps.iter().any(|qp| qp.state() == QpState::Err) {
             self.poll(&mut Vec::new())?;
-            ensure!(!self.has_been_left(), "the peer has ended");
+            ensure!(!self.peer_has_ended(), "the peer has ended");
             bail!("a connection has failed{}", cause_of_end(&self.adapter));
         }
         Ok(())
@@ -371,20 +374,20 @@ impl Session {
     fn check_all(&self, completions: &[Completion]) -> anyhow::Result<()> {
         let failed = completions.iter().find(|completion| completion.status != Status::Success);
         let is_flushed = failed.is_some_and(|completion| completion.status == Status::Flushed);
-        ensure!(!(is_flushed && self.has_been_left()), "the peer has ended");
+        ensure!(!(is_flushed && self.peer_has_ended()), "the peer has ended");
         completions.iter().try_for_each(|completion| check(completion, &self.adapter))
     }
 
     /// Returns true if the peer's process has ended, and with it iWARP's streams, without an error.
-    fn has_been_left(&self) -> bool {
+    fn peer_has_ended(&self) -> bool {
         self.adapter.transport() == Transport::Iwarp
             && cause(&self.adapter).is_empty()
             && hangs_up(&self.stream)
     }
 }
 
-/// Calls `condition` until it returns true, and `check_failures` now and then. Fails after `timeout`, or if `check_failures`
-/// does.
+/// Calls `condition` until it returns true, and `check_failures` now and then. Fails after `timeout`, or if
+/// `check_failures` does.
 fn until(
     timeout: Duration,
     mut condition: impl FnMut() -> bool,

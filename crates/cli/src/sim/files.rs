@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tempfile::{Builder, NamedTempFile};
 
-use crate::failure::say;
+use crate::failure::notice;
 use crate::{picture_file, signals};
 
 /// End of the names of files that are being written.
@@ -108,7 +108,7 @@ pub(super) fn end_on_signals(last_words: impl Fn() -> String + Send + 'static) -
         let created = writing();
         picture_file::remove_unfinished();
         remove_empty(&created);
-        say(format_args!("nichrome: {}", last_words()));
+        notice(format_args!("nichrome: {}", last_words()));
         process::exit(128 + signal)
     })
 }

@@ -40,14 +40,14 @@ pub(super) enum Answer {
     /// The results so far.
     Summary(Box<Summary>),
     /// The host.
-    Host(HostPlace),
+    Host(HostNamespace),
     /// The request failed.
     Error(String),
 }
 
 /// How another process finds a host.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct HostPlace {
+pub(super) struct HostNamespace {
     /// The process that holds the host's namespace.
     pub(super) pid: u32,
     /// The namespace's descriptor in that process.
@@ -55,7 +55,7 @@ pub(super) struct HostPlace {
     pub(super) has_ipv6: bool,
 }
 
-impl HostPlace {
+impl HostNamespace {
     /// Describes a host of this process.
     pub(super) fn of(host: &Host) -> Self {
         let namespace = host.namespace().as_fd().as_raw_fd();
@@ -72,7 +72,7 @@ pub(super) struct Controlled {
     pub(super) impairments: [Impairments; 2],
     pub(super) seed: u64,
     /// The left and right host; empty between two interfaces.
-    pub(super) hosts: Vec<HostPlace>,
+    pub(super) hosts: Vec<HostNamespace>,
     pub(super) unread: Unread,
 }
 
@@ -106,7 +106,7 @@ impl Controlled {
         Ok(settings.without_effect(&self.impairments))
     }
 
-    fn host(&self, side: Side) -> anyhow::Result<HostPlace> {
+    fn host(&self, side: Side) -> anyhow::Result<HostNamespace> {
         let host = self.hosts.get(usize::from(side.number() - 1)).cloned();
         host.context("this path is between two interfaces and has no hosts")
     }

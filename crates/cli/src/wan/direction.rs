@@ -23,7 +23,7 @@ use nichrome_wire::{Instant, VirtioNetHeader};
 use rustix::io::Errno;
 
 use super::recorder::Recorder;
-use super::report::{Given, Report};
+use super::report::{Measured, Report};
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
 
@@ -180,7 +180,7 @@ impl Direction {
             impairments: self.impairments.clone(),
             stats,
             in_flight,
-            given: self.link.given.clone(),
+            measured: self.link.measured.clone(),
             waited: waited_for_processor(),
         }
     }
@@ -195,7 +195,7 @@ struct Link {
     burst: Vec<Frame<PathFrame>>,
     /// Arrival and due times of these packets.
     times: VecDeque<(Instant, Instant)>,
-    given: Given,
+    measured: Measured,
     recorder: Option<Recorder>,
     too_big: TooBig,
 }
@@ -213,7 +213,7 @@ impl Link {
             coalescer: Gro::new(&config, Hold::Batch)?,
             burst: Vec::with_capacity(BURST),
             times: VecDeque::with_capacity(BURST),
-            given: Given::default(),
+            measured: Measured::default(),
             recorder,
             too_big,
         })
@@ -224,10 +224,10 @@ impl Link {
         let now = clock::now();
         let Received { virtio, frame, .. } = received;
         let Ok((mut segments, checksum)) = segment(frame, &virtio) else {
-            self.given.malformed += 1;
+            self.measured.malformed += 1;
             return;
         };
-        self.given.received(segments.bytes_remaining(), now);
+        self.measured.received(segments.bytes_remaining(), now);
         while segments.remaining() > 0 {
             let packet = if path.holds_packets() {
                 // A piece of the arena would keep its whole block. The path bounds the number of packets, not
@@ -240,7 +240,7 @@ impl Link {
                 self.arena.take(len)
             };
             if let Some(recorder) = &self.recorder {
-                self.given.not_captured += u64::from(!recorder.received(now, &packet));
+                self.measured.not_captured += u64::from(!recorder.received(now, &packet));
             }
             path.receive(PathFrame::new(packet, checksum), now);
         }
@@ -275,8 +275,8 @@ impl Link {
         let header = VirtioNetHeader::default().to_bytes();
         // If this fails, the next packet that exceeds the MTU causes another error.
         if device.send(&[IoSlice::new(&header), IoSlice::new(&answer)]).is_ok() {
-            self.given.too_big_sent += 1;
-            self.given.not_captured +=
+            self.measured.too_big_sent += 1;
+            self.measured.not_captured +=
                 u64::from(self.recorder.as_ref().is_some_and(|to| !to.received(now, &answer)));
         }
     }
@@ -289,7 +289,7 @@ impl Link {
         let now = clock::now();
         if let Some(recorder) = &self.recorder {
             let missed = self.burst.iter().filter(|frame| !recorder.sent(now, frame.bytes())).count();
-            self.given.not_captured += missed as u64;
+            self.measured.not_captured += missed as u64;
         }
         self.coalescer.receive_batch(&mut self.burst, now);
         self.coalescer.end_of_batch(now);
@@ -302,10 +302,10 @@ impl Link {
             let times = self.times.drain(..packets.min(self.times.len()));
             match sent {
                 Ok(()) => {
-                    self.given.sent(packets, bytes(&packet), now);
-                    times.for_each(|(arrived, due)| self.given.delayed(arrived, due, now));
+                    self.measured.sent(packets, bytes(&packet), now);
+                    times.for_each(|(arrived, due)| self.measured.delayed(arrived, due, now));
                 }
-                Err(HostError::Refused(_) | HostError::Down) => self.given.refused += packets as u64,
+                Err(HostError::Refused(_) | HostError::Down) => self.measured.refused += packets as u64,
                 Err(error @ HostError::Gone(_)) => {
                     return Err(error).with_context(|| format!("cannot send a frame to the {}", to.name()));
                 }

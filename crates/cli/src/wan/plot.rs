@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::report::{Given, Report};
+use super::report::{Measured, Report};
 use crate::bins::Bin;
 use crate::chart::{self, Area, Axis, Grid, HEADROOM, POINTS, Painted, legend, plain, short, time_unit};
 
@@ -25,18 +25,18 @@ pub(super) fn draw(reports: &[Report; 2]) -> anyhow::Result<String> {
 
 /// Draws the cumulative distribution of delays.
 fn delays(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
-    let longest = |report: &Report| report.given.delay.quantile(SHOWN).as_secs_f64();
+    let longest = |report: &Report| report.measured.delay.quantile(SHOWN).as_secs_f64();
     let most = reports.iter().map(longest).fold(1e-6, f64::max);
     let (unit, scale) = time_unit(most);
     let x = Axis::x(format!("delay ({unit})"), most * scale * 1.05);
     let y = Axis::y("packets with at most that (%)", 100.0, &plain);
-    let mut chart = chart::chart(area, "Delay given", Grid::Both, x, y)?;
+    let mut chart = chart::chart(area, "Measured delay", Grid::Both, x, y)?;
     for (report, (name, color)) in reports.iter().zip(DIRECTIONS) {
         let point = |permille: u32| {
             let share = f64::from(permille) / 1000.0;
-            (report.given.delay.quantile(share).as_secs_f64() * scale, share * 100.0)
+            (report.measured.delay.quantile(share).as_secs_f64() * scale, share * 100.0)
         };
-        if report.given.delay.count() > 0 {
+        if report.measured.delay.count() > 0 {
             chart::line(&mut chart, name, color, 0, (0..=1000).map(point))?;
         }
     }
@@ -44,12 +44,12 @@ fn delays(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
 }
 
 /// Returns the throughput of both directions over time: seconds since the first packet of either, and Mbit/s.
-fn over_time(given: [&Given; 2]) -> [Vec<(f64, f64)>; 2] {
-    let begun = |given: &Given| given.span.map(|(first, _)| first);
-    let first = given.into_iter().filter_map(begun).min().unwrap_or_default();
-    given.map(|given| {
-        let (bins, width) = given.bins.at_most(POINTS);
-        let start = begun(given).map_or(0.0, |begun| (begun - first).as_secs_f64());
+fn over_time(measured: [&Measured; 2]) -> [Vec<(f64, f64)>; 2] {
+    let begun = |measured: &Measured| measured.span.map(|(first, _)| first);
+    let first = measured.into_iter().filter_map(begun).min().unwrap_or_default();
+    measured.map(|measured| {
+        let (bins, width) = measured.bins.at_most(POINTS);
+        let start = begun(measured).map_or(0.0, |begun| (begun - first).as_secs_f64());
         let mbps = |bin: &Bin| bin.after as f64 * 8.0 / width / 1e6;
         bins.iter().enumerate().map(|(at, bin)| (start + at as f64 * width, mbps(bin))).collect()
     })
@@ -57,7 +57,7 @@ fn over_time(given: [&Given; 2]) -> [Vec<(f64, f64)>; 2] {
 
 /// Draws the throughput over time.
 fn throughput(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
-    let lines = over_time(reports.each_ref().map(|report| &report.given));
+    let lines = over_time(reports.each_ref().map(|report| &report.measured));
     let most = |of: fn(&(f64, f64)) -> f64| lines.iter().flatten().map(of).fold(1e-3, f64::max);
     let (span, highest) = (most(|point| point.0), most(|point| point.1));
     let (unit, scale) = time_unit(span);
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn both_directions_have_the_time_of_the_first_packet_as_their_origin() {
         let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
-        let [mut left, mut right] = [Given::default(), Given::default()];
+        let [mut left, mut right] = [Measured::default(), Measured::default()];
         left.received(1000, at(5000));
         left.sent(1, 1000, at(5100));
         right.received(1000, at(7000));
@@ -90,6 +90,6 @@ mod tests {
         for (found, expected) in [ends(&left), ends(&right)].concat().into_iter().zip(expected.concat()) {
             assert!((found - expected).abs() < 0.01, "{left:?} {right:?}");
         }
-        assert_eq!(over_time([&Given::default(), &Given::default()]), [vec![], vec![]]);
+        assert_eq!(over_time([&Measured::default(), &Measured::default()]), [vec![], vec![]]);
     }
 }

@@ -9,16 +9,16 @@ use crate::bins::Bins;
 
 /// Measurements outside the path engine: real departure times, and events at the devices.
 #[derive(Clone, Default)]
-pub(crate) struct Given {
+pub(crate) struct Measured {
     /// Packets that the other device accepted.
     pub(crate) packets: u64,
     /// Bytes of these, including link headers.
     pub(crate) bytes: u64,
     /// Scheduled delay of these packets.
-    pub(crate) asked: DelayHistogram,
+    pub(crate) scheduled: DelayHistogram,
     /// Delay of these packets, from the timestamp of reading to that of writing.
     pub(crate) delay: DelayHistogram,
-    /// Given minus scheduled delay of these packets.
+    /// Measured minus scheduled delay of these packets.
     pub(crate) error: DelayHistogram,
     /// Frames that could not be segmented, and so did not enter the path.
     pub(crate) malformed: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Given {
     pub(crate) span: Option<(Instant, Instant)>,
 }
 
-impl Given {
+impl Measured {
     /// Counts packets of `bytes` bytes in total that arrived at `now`.
     pub(crate) fn received(&mut self, bytes: usize, now: Instant) {
         self.bins.at(now).before += bytes as u64;
@@ -51,7 +51,7 @@ impl Given {
 
     /// Records the delay of a packet that was written at `now`.
     pub(crate) fn delayed(&mut self, arrived: Instant, due: Instant, now: Instant) {
-        self.asked.record(due - arrived);
+        self.scheduled.record(due - arrived);
         self.delay.record(now - arrived);
         self.error.record(now - due);
     }
@@ -65,7 +65,7 @@ pub(crate) struct Report {
     pub(crate) stats: Stats,
     /// Packets in flight.
     pub(crate) in_flight: u64,
-    pub(crate) given: Given,
+    pub(crate) measured: Measured,
     /// Time that the thread was runnable and waited for a CPU; `None` if unknown.
     pub(crate) waited: Option<Duration>,
 }
@@ -73,12 +73,12 @@ pub(crate) struct Report {
 impl Report {
     /// Returns the time from the first packet's arrival to the last one's departure.
     pub(crate) fn duration(&self) -> Duration {
-        self.given.span.map_or(Duration::ZERO, |(first, last)| last - first)
+        self.measured.span.map_or(Duration::ZERO, |(first, last)| last - first)
     }
 
     /// Returns the throughput in Gbit/s.
     pub(crate) fn gbps(&self) -> f64 {
         let seconds = self.duration().as_secs_f64();
-        if seconds == 0.0 { 0.0 } else { self.given.bytes as f64 * 8.0 / seconds / 1e9 }
+        if seconds == 0.0 { 0.0 } else { self.measured.bytes as f64 * 8.0 / seconds / 1e9 }
     }
 }

@@ -140,7 +140,7 @@ impl Session {
         let mut report_at = Some(busy + LONG_WAIT);
         while busy.elapsed() < AT_REST && !host.run(programs::anyone_listens)? {
             if report_at.take_if(|at| *at <= Instant::now()).is_some() {
-                failure::say(format_args!(
+                failure::notice(format_args!(
                     "nichrome: the left program is busy and does not listen yet; the right one waits for it"
                 ));
             }

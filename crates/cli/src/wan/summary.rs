@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::in_force::in_force;
-use super::report::{Given, Report};
+use super::report::{Measured, Report};
 use crate::impairment_options::ImpairmentOptions;
 use crate::number::Grouped;
 use crate::side::Side;
@@ -77,16 +77,16 @@ pub(crate) struct DelaySummary {
     pub(crate) delay_p50_us: f64,
     pub(crate) delay_p99_us: f64,
     pub(crate) delay_max_us: f64,
-    /// Given minus scheduled delay of each packet.
+    /// Measured minus scheduled delay of each packet.
     pub(crate) delay_error_p50_us: f64,
     pub(crate) delay_error_p99_us: f64,
     pub(crate) delay_error_max_us: f64,
 }
 
 impl DelaySummary {
-    fn new(Given { asked, delay, error, .. }: &Given) -> Option<Self> {
+    fn new(Measured { scheduled, delay, error, .. }: &Measured) -> Option<Self> {
         (delay.count() > 0).then(|| Self {
-            delay_asked_us: micros(asked.mean()),
+            delay_asked_us: micros(scheduled.mean()),
             delay_p50_us: micros(delay.p50()),
             delay_p99_us: micros(delay.p99()),
             delay_max_us: micros(delay.max()),
@@ -129,35 +129,35 @@ impl Summary {
             seed,
             to_right: DirectionSummary::new(to_right, *Side::Left.of(&unread)),
             to_left: DirectionSummary::new(to_left, *Side::Right.of(&unread)),
-            not_captured: to_left.given.not_captured + to_right.given.not_captured,
+            not_captured: to_left.measured.not_captured + to_right.measured.not_captured,
         }
     }
 }
 
 impl DirectionSummary {
     fn new(report: &Report, unread: u64) -> Self {
-        let Report { impairments, stats, in_flight, given, waited } = report;
+        let Report { impairments, stats, in_flight, measured, waited } = report;
         let impairments = in_force(impairments);
         let others =
-            [("malformed", given.malformed), ("refused_by_device", given.refused), ("unread", unread)];
+            [("malformed", measured.malformed), ("refused_by_device", measured.refused), ("unread", unread)];
         let drops = stats.drops.named().chain(others).filter(|(_, count)| *count > 0);
         Self {
             impairments: impairments.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             packets: stats.packets_in,
             bytes: stats.bytes_in,
-            packets_delivered: given.packets,
-            bytes_delivered: given.bytes,
+            packets_delivered: measured.packets,
+            bytes_delivered: measured.bytes,
             drops: drops.map(|(name, count)| (name.to_owned(), count.into())).collect(),
             in_flight: *in_flight,
-            too_big_sent: given.too_big_sent,
-            told_too_big: given.too_big_sent,
+            too_big_sent: measured.too_big_sent,
+            told_too_big: measured.too_big_sent,
             fragmented: stats.fragmented,
             fragments: stats.fragments,
             duplicated: stats.duplicated,
             corrupted: stats.corrupted,
             reordered: stats.reordered,
             ce_marked: stats.ce_marked,
-            delays: DelaySummary::new(given),
+            delays: DelaySummary::new(measured),
             jitter: JitterSummary::new(stats),
             waited_us: waited.map(micros),
             gbps: report.gbps(),
@@ -199,10 +199,10 @@ const JITTER_TIMES: [Line<Option<f64>>; 5] = [
 
 /// Rows in microseconds.
 const TIMES: [Line<Option<f64>>; 7] = [
-    ("delay asked, mean", |of| of.delays.map(|delays| delays.delay_asked_us)),
-    ("delay given, p50", |of| of.delays.map(|delays| delays.delay_p50_us)),
-    ("             p99", |of| of.delays.map(|delays| delays.delay_p99_us)),
-    ("             max", |of| of.delays.map(|delays| delays.delay_max_us)),
+    ("scheduled delay, mean", |of| of.delays.map(|delays| delays.delay_asked_us)),
+    ("measured delay, p50", |of| of.delays.map(|delays| delays.delay_p50_us)),
+    ("                p99", |of| of.delays.map(|delays| delays.delay_p99_us)),
+    ("                max", |of| of.delays.map(|delays| delays.delay_max_us)),
     ("error, p50", |of| of.delays.map(|delays| delays.delay_error_p50_us)),
     ("       p99", |of| of.delays.map(|delays| delays.delay_error_p99_us)),
     ("       max", |of| of.delays.map(|delays| delays.delay_error_max_us)),

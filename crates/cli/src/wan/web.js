@@ -75,7 +75,8 @@ const FIGURES = [
     ["sent", per(now, before, "bytes") * 8e-6 / time], ["delivered", per(now, before, "bytes_delivered") * 8e-6 / time]]],
   ["Delay of the packets delivered, mean", "ms", (now, before) => {
     const packets = per(now, before, "packets_delivered");
-    return ["asked", "given"].map(of => [of, packets > 0 ? per(now, before, `delay_${of}_ms`) / packets : null]);
+    const mean = key => packets > 0 ? per(now, before, key) / packets : null;
+    return [["scheduled", mean("delay_asked_ms")], ["measured", mean("delay_given_ms")]];
   }],
   ["In flight: queued or delayed", "packets", now => [["", now.in_flight]]],
   ["Dropped", "% of the packets", (now, before) => {
@@ -83,7 +84,7 @@ const FIGURES = [
     return [["", packets > 0 ? Math.min(100, per(now, before, "dropped") * 100 / packets) : null]];
   }],
 ];
-const NAMES = [["sent", "delivered"], ["asked", "given"], [""], [""]];
+const NAMES = [["sent", "delivered"], ["scheduled", "measured"], [""], [""]];
 const drawn = FIGURES.map(([title, unit], nth) => {
   const box = make(document.getElementById("figures"), "div", { class: "figure" });
   const lines = DIRECTIONS.flatMap(([, direction]) => NAMES[nth].map(name => ({ name: `${direction}${name && ", "}${name}`, style: "plain", points: [] })));

@@ -72,7 +72,7 @@ impl WebPage {
         let address = self.server.address()?;
         // Browsers do not send a fragment to the server.
         let fragment = self.token.as_ref().map_or_else(String::new, |token| format!("#{token}"));
-        failure::say(format_args!("nichrome: page at http://{address}/{fragment}"));
+        failure::notice(format_args!("nichrome: page at http://{address}/{fragment}"));
         let site = Site {
             token: self.token,
             controlled,
@@ -137,7 +137,7 @@ impl Site {
         {
             return in_json("200 OK", json.clone());
         }
-        match self.look() {
+        match self.state_json() {
             Ok(json) => {
                 *state = Some((Instant::now(), json.clone()));
                 in_json("200 OK", json)
@@ -146,7 +146,7 @@ impl Site {
         }
     }
 
-    fn look(&self) -> anyhow::Result<String> {
+    fn state_json(&self) -> anyhow::Result<String> {
         let [to_left, to_right] = self.remote.reports()?;
         let [unread_left, unread_right] = (self.unread)()?;
         let time_s = self.begun.elapsed().as_secs_f64();
@@ -217,21 +217,21 @@ struct Direction {
 
 impl Direction {
     fn new(report: &Report, unread: u64) -> Self {
-        let Report { impairments, stats, in_flight, given, .. } = report;
-        let not_entered = given.malformed + unread;
+        let Report { impairments, stats, in_flight, measured, .. } = report;
+        let not_entered = measured.malformed + unread;
         let sum_ms = |of: &DelayHistogram| of.mean().as_secs_f64() * 1e3 * of.count() as f64;
         let text = |(name, value): (&str, String)| (name.to_owned(), Value::String(value));
         Self {
             impairments: in_force(impairments).into_iter().map(text).collect(),
             packets: stats.packets_in,
             bytes: stats.bytes_in,
-            packets_delivered: given.packets,
-            bytes_delivered: given.bytes,
-            dropped: stats.drops.total() + given.refused + not_entered,
+            packets_delivered: measured.packets,
+            bytes_delivered: measured.bytes,
+            dropped: stats.drops.total() + measured.refused + not_entered,
             not_entered,
             in_flight: *in_flight,
-            delay_asked_ms: sum_ms(&given.asked),
-            delay_given_ms: sum_ms(&given.delay),
+            delay_asked_ms: sum_ms(&measured.scheduled),
+            delay_given_ms: sum_ms(&measured.delay),
         }
     }
 }

@@ -168,8 +168,8 @@ fn a_direction_without_delivered_packets_has_no_delays() {
     assert_eq!((number(&summary["to_right"], "packets"), delays("to_right")), (2, Vec::new()), "{summary}");
     assert_eq!(delays("to_left"), all, "{summary}");
     let text = text(&room.run(&arguments).stderr);
-    let given = text.lines().find(|line| line.contains("delay given, p50")).unwrap();
-    assert!(given.contains(" – ") && given.ends_with("s"), "{text}");
+    let measured = text.lines().find(|line| line.contains("measured delay, p50")).unwrap();
+    assert!(measured.contains(" – ") && measured.ends_with("s"), "{text}");
 }
 
 /// A burst stays in order: the drawn delays are as configured, and the extra delay to keep the order is
@@ -287,5 +287,5 @@ fn a_picture_is_drawn() {
     let (left, right) = (python("echo"), python("send $PEER 5"));
     room.summary(&["--delay", "1ms", "--plot", &file, "--left", &left, "--right", &right]);
     let svg = std::fs::read_to_string(&file).unwrap();
-    assert!(svg.starts_with("<svg") && svg.contains("Delay given") && svg.contains("Throughput"));
+    assert!(svg.starts_with("<svg") && svg.contains("Measured delay") && svg.contains("Throughput"));
 }

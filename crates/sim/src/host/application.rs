@@ -69,7 +69,7 @@ pub(super) enum Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stepped {
     /// True if the program read, wrote or closed: TCP may have more to do.
-    pub(super) goes_on: bool,
+    pub(super) progressed: bool,
     pub(super) is_established: bool,
     pub(super) is_complete: bool,
 }

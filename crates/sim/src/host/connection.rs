@@ -128,7 +128,7 @@ impl Connection {
             if stepped.is_established && self.times.established.is_none() {
                 self.times.established = Some(now);
             }
-            if !stepped.goes_on {
+            if !stepped.progressed {
                 break stepped;
             }
         };

@@ -146,9 +146,9 @@ impl Sink {
         while let Some(segment) = self.next_segment(now) {
             port.send(&segment, self.endpoints.remote);
         }
-        let goes_on = self.run_program();
+        let progressed = self.run_program();
         let is_established = matches!(self.state, State::Established | State::CloseWait);
-        Stepped { goes_on, is_established, is_complete: self.has_closed }
+        Stepped { progressed, is_established, is_complete: self.has_closed }
     }
 
     /// Reads everything, and closes when the peer has; returns true on progress.

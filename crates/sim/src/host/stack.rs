@@ -109,10 +109,10 @@ impl Stack {
         self.pass(packet, port, tcp_now);
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
         let read_before = self.application.counters.received;
-        let goes_on = self.application.run(socket, now, latency);
+        let progressed = self.application.run(socket, now, latency);
         self.read_until += (self.application.counters.received - read_before) as usize;
         let is_established = socket.may_send();
-        Stepped { goes_on, is_established, is_complete: self.application.is_complete() }
+        Stepped { progressed, is_established, is_complete: self.application.is_complete() }
     }
 
     /// Passes an IP packet to TCP, if any, and runs TCP.

@@ -10,7 +10,7 @@ use super::bus::Bus;
 use super::card::{Card, CardConfig};
 use super::clock::Clock;
 use super::host::{Costs, Host, HostConfig};
-use super::world::{Counted, Machine};
+use super::world::{Machine, Snapshot};
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
 use crate::generator::{Content, FlowConfig, FlowProtocol, Generator, GeneratorConfig};
 use crate::observe::{Capture, Observer};
@@ -123,15 +123,15 @@ impl Runner for NetfpgaRunner {
         simulation.world.generate(&mut simulation.queue);
         let begin = Instant::ZERO.plus_nanos(parameters.nanos("warm-up")?);
         let duration = parameters.nanos("duration")?;
-        let mut counted = [Counted::default(); 2];
-        for (counted, until) in counted.iter_mut().zip([begin, begin.plus_nanos(duration)]) {
+        let mut snapshots = [Snapshot::default(); 2];
+        for (snapshot, until) in snapshots.iter_mut().zip([begin, begin.plus_nanos(duration)]) {
             if observer.run(&mut simulation, until, &mut probes) == Stop::Interrupted {
                 return Err(RunError::Interrupted);
             }
-            *counted = simulation.world.counted(until);
+            *snapshot = simulation.world.snapshot(until);
         }
         observer.keep(probes);
-        let [before, after] = counted;
+        let [before, after] = snapshots;
         observer.counters.add_part("card", after.card.named());
         observer.counters.add_part("host", after.host.named());
         Ok(Outcome {
@@ -266,7 +266,7 @@ fn impossible(error: &ConfigError) -> RunError {
 }
 
 /// Computes the metrics from the counters before and after the measured interval.
-fn measure(before: Counted, after: Counted, duration: u64) -> Vec<Measurement> {
+fn measure(before: Snapshot, after: Snapshot, duration: u64) -> Vec<Measurement> {
     let arrived = after.card.arrived - before.card.arrived;
     let dropped = after.card.dropped() - before.card.dropped();
     let [segments, packets, payload] = [

@@ -67,7 +67,7 @@ impl Fingerprint for Event {
 
 /// Counters at a point in time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct Snapshot {
     pub(super) card: CardCounters,
     pub(super) host: HostCounters,
     /// Busy time of the core, in nanoseconds.
@@ -101,8 +101,8 @@ impl Machine {
     }
 
     /// Returns the counters at `now`.
-    pub(super) fn counted(&self, now: Instant) -> Counted {
-        Counted { card: self.card.counters(), host: self.host.counters(), busy: self.host.busy_nanos(now) }
+    pub(super) fn snapshot(&self, now: Instant) -> Snapshot {
+        Snapshot { card: self.card.counters(), host: self.host.counters(), busy: self.host.busy_nanos(now) }
     }
 
     /// Schedules the generator's next frame.

@@ -8,10 +8,10 @@ use super::config::{HostCosts, TestbedConfig, Transport};
 use super::event::Event;
 use super::node::{Context, Node};
 use super::processors::Wake;
-use super::programs::{Doing, Program, Step, Stopwatch};
+use super::programs::{Program, ProgramState, Step, Stopwatch};
 use super::router::{Effect, Port, Router};
 use super::set_up::connect;
-use super::topology::{A, B, Behind, SERVER, switches};
+use super::topology::{A, B, LinkDestination, SERVER, switches};
 use crate::experiment::RunError;
 use crate::host::ConnectionId;
 use crate::observe::{Capture, PointId};
@@ -23,7 +23,7 @@ pub(super) struct Network {
     programs: Vec<Program>,
     pub(super) stopwatch: Stopwatch,
     switches: [Switch; 2],
-    behind: [Vec<Behind>; 2],
+    destinations: [Vec<LinkDestination>; 2],
     router: Router,
     router_links: [Link; 2],
     router_timers: [Timer; 2],
@@ -67,7 +67,7 @@ impl Network {
                 }
             }
         }
-        let (switches, behind) = switches(config);
+        let (switches, destinations) = switches(config);
         let router = Router::new(config.router, config.seed)
             .map_err(|error| RunError::Impossible(format!("degen refuses it: {error}")))?;
         let point = capture.add_point("server wire");
@@ -76,7 +76,7 @@ impl Network {
             programs,
             stopwatch,
             switches,
-            behind,
+            destinations,
             router,
             router_links: [Link::new(config.link), Link::new(config.link)],
             router_timers: [Timer::default(); 2],
@@ -130,14 +130,14 @@ impl Network {
     }
 
     /// Queues a program's work for a processor.
-    fn work(&mut self, program: usize, nanos: u64, doing: Doing, queue: &mut EventQueue<Event>) {
+    fn work(&mut self, program: usize, nanos: u64, state: ProgramState, queue: &mut EventQueue<Event>) {
         let now = queue.now();
-        self.programs[program].doing = doing;
+        self.programs[program].state = state;
         let node = self.programs[program].node;
         let processors = &mut self.nodes[node].processors;
         if self.continuing == Some(program) {
             self.continuing = None;
-            processors.go_on(program, nanos, now);
+            processors.resume(program, nanos, now);
         } else {
             processors.run(program, nanos, now);
         }
@@ -168,7 +168,7 @@ impl Network {
         loop {
             let now = queue.now();
             let this = &mut self.programs[program];
-            let goes_on = match this.step() {
+            let continues = match this.step() {
                 None => false,
                 Some(Step::Start | Step::Compute(_)) if self.stopwatch.is_done() => false,
                 Some(Step::Start) => {
@@ -192,7 +192,7 @@ impl Network {
                 Some(Step::Fetch(_)) => self.post(program, false, queue),
                 Some(Step::Await(len)) => self.poll_message(program, len, queue),
             };
-            if !goes_on {
+            if !continues {
                 return Ok(());
             }
         }
@@ -200,13 +200,13 @@ impl Network {
 
     fn compute(&mut self, program: usize, nanos: u64, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
-        if this.doing == Doing::Work || nanos == 0 {
+        if this.state == ProgramState::Work || nanos == 0 {
             // A program whose only step takes no time would repeat it forever.
             let ends = nanos > 0 || !this.is_single();
             this.next();
             return ends;
         }
-        self.work(program, nanos, Doing::Work, queue);
+        self.work(program, nanos, ProgramState::Work, queue);
         false
     }
 
@@ -214,7 +214,7 @@ impl Network {
     fn send_bytes(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         let node = &mut self.nodes[this.node];
-        if let Doing::Sending(bytes) = this.doing {
+        if let ProgramState::Sending(bytes) = this.state {
             this.left -= node.write(this.connection, bytes, queue.now());
             return self.ends_call(program, queue);
         }
@@ -224,11 +224,11 @@ impl Network {
         }
         let bytes = this.left.min(node.longest_write);
         if node.writable(this.connection) < bytes {
-            this.doing = Doing::AwaitRoom;
+            this.state = ProgramState::AwaitRoom;
             return false;
         }
-        let call = if this.doing == Doing::Work { 0 } else { self.costs.call };
-        self.work(program, call + self.costs.copy_of(bytes), Doing::Sending(bytes), queue);
+        let call = if this.state == ProgramState::Work { 0 } else { self.costs.call };
+        self.work(program, call + self.costs.copy_of(bytes), ProgramState::Sending(bytes), queue);
         false
     }
 
@@ -236,11 +236,11 @@ impl Network {
     /// none.
     fn ends_call(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
-        this.doing = Doing::Work;
+        this.state = ProgramState::Work;
         let place = this.node;
         let frames = self.send(place, Context::Call, queue);
         if frames > 0 {
-            self.work(program, frames * self.costs.segment_out, Doing::Work, queue);
+            self.work(program, frames * self.costs.segment_out, ProgramState::Work, queue);
         }
         frames == 0
     }
@@ -249,7 +249,7 @@ impl Network {
     fn receive_bytes(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         let node = &mut self.nodes[this.node];
-        if let Doing::Receiving(bytes) = this.doing {
+        if let ProgramState::Receiving(bytes) = this.state {
             this.left -= node.read(this.connection, bytes, queue.now());
             return self.ends_call(program, queue);
         }
@@ -259,11 +259,11 @@ impl Network {
         }
         let bytes = this.left.min(node.readable(this.connection));
         if bytes == 0 {
-            this.doing = Doing::AwaitBytes;
+            this.state = ProgramState::AwaitBytes;
             return false;
         }
         let nanos = self.costs.call + self.costs.copy_of(bytes);
-        self.work(program, nanos, Doing::Receiving(bytes), queue);
+        self.work(program, nanos, ProgramState::Receiving(bytes), queue);
         false
     }
 
@@ -271,8 +271,8 @@ impl Network {
     fn post(&mut self, program: usize, is_write: bool, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         let node = &mut self.nodes[this.node];
-        match this.doing {
-            Doing::Posting => {
+        match this.state {
+            ProgramState::Posting => {
                 let message = is_write.then_some(this.sent);
                 let request = Request { connection: this.connection, len: this.left, message };
                 if let Some(adapter) = &mut node.adapter {
@@ -284,20 +284,20 @@ impl Network {
                     this.sent += 1;
                     this.next();
                 } else {
-                    this.doing = Doing::AwaitRead;
+                    this.state = ProgramState::AwaitRead;
                 }
                 is_write
             }
-            Doing::AwaitRead => false,
-            Doing::Found => {
+            ProgramState::AwaitRead => false,
+            ProgramState::Found => {
                 this.next();
                 true
             }
             _ => {
                 if node.adapter.as_ref().is_some_and(|adapter| adapter.has_room(this.connection)) {
-                    self.work(program, self.costs.verb, Doing::Posting, queue);
+                    self.work(program, self.costs.verb, ProgramState::Posting, queue);
                 } else {
-                    this.doing = Doing::AwaitCompletion;
+                    this.state = ProgramState::AwaitCompletion;
                 }
                 false
             }
@@ -307,16 +307,16 @@ impl Network {
     /// Polls the memory for a message.
     fn poll_message(&mut self, program: usize, len: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
-        if this.doing == Doing::Found {
+        if this.state == ProgramState::Found {
             this.received += 1;
             this.next();
             return true;
         }
         let adapter = self.nodes[this.node].adapter.as_ref();
         if adapter.is_some_and(|adapter| adapter.has_message(this.received, len)) {
-            self.work(program, self.costs.verb, Doing::Found, queue);
+            self.work(program, self.costs.verb, ProgramState::Found, queue);
         } else {
-            this.doing = Doing::AwaitMessage;
+            this.state = ProgramState::AwaitMessage;
         }
         false
     }
@@ -325,11 +325,7 @@ impl Network {
     fn wake_programs(&mut self, node: usize, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
         for program in 0..self.programs.len() {
             let this = &self.programs[program];
-            let waits = matches!(
-                this.doing,
-                Doing::AwaitRoom | Doing::AwaitBytes | Doing::AwaitMessage | Doing::AwaitCompletion
-            );
-            if this.node == node && waits {
+            if this.node == node && this.state.awaits_condition() {
                 self.advance(program, queue)?;
             }
         }
@@ -436,8 +432,8 @@ impl Network {
         for program in 0..self.programs.len() {
             let this = &self.programs[program];
             let is_its = this.node == node && reads.contains(&this.connection);
-            if is_its && this.doing == Doing::AwaitRead {
-                self.work(program, self.costs.verb, Doing::Found, queue);
+            if is_its && this.state == ProgramState::AwaitRead {
+                self.work(program, self.costs.verb, ProgramState::Found, queue);
             }
         }
         self.wake_programs(node, queue)
@@ -448,7 +444,7 @@ impl Network {
         if node == SERVER {
             self.capture.record(self.point, queue.now(), &frame);
         }
-        let switch = if node == SERVER && self.behind[B].len() > 1 { B } else { A };
+        let switch = if node == SERVER && self.destinations[B].len() > 1 { B } else { A };
         match self.nodes[node].uplink.send(frame.wire_len(), queue.now()) {
             Ok(sent) => queue.schedule(sent.arrives, Event::AtSwitch(switch, frame)),
             Err(_) => self.dropped += 1,
@@ -458,9 +454,9 @@ impl Network {
     fn switch(&mut self, switch: usize, mut frame: Packet, queue: &mut EventQueue<Event>) {
         match self.switches[switch].forward(&mut frame, queue.now()) {
             Ok(forwarded) => {
-                let event = match self.behind[switch][forwarded.port.0] {
-                    Behind::Node(node) => Event::AtCard(node, frame),
-                    Behind::Router(port) => Event::AtRouter(port, frame),
+                let event = match self.destinations[switch][forwarded.port.0] {
+                    LinkDestination::Node(node) => Event::AtCard(node, frame),
+                    LinkDestination::Router(port) => Event::AtRouter(port, frame),
                 };
                 queue.schedule(forwarded.sent.arrives, event);
             }

@@ -112,7 +112,7 @@ impl Processors {
     }
 
     /// Continues a program on its processor, before others.
-    pub(super) fn go_on(&mut self, program: usize, nanos: u64, now: Instant) {
+    pub(super) fn resume(&mut self, program: usize, nanos: u64, now: Instant) {
         self.ready.push_front((program, nanos));
         self.dispatch(now);
     }

@@ -143,7 +143,7 @@ impl Stopwatch {
 
 /// The state of a program within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum ProgramState {
     /// Begins the step.
     Begin,
     /// Computes, or waits for its call to end.
@@ -168,6 +168,13 @@ pub(super) enum Doing {
     Found,
 }
 
+impl ProgramState {
+    /// Returns true if the program waits until a condition holds, other than the completion of its READ.
+    pub(super) fn awaits_condition(self) -> bool {
+        matches!(self, Self::AwaitRoom | Self::AwaitBytes | Self::AwaitMessage | Self::AwaitCompletion)
+    }
+}
+
 /// A running program.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
@@ -177,7 +184,7 @@ pub(super) struct Program {
     pub(super) peer: usize,
     steps: Vec<Step>,
     at: usize,
-    pub(super) doing: Doing,
+    pub(super) state: ProgramState,
     /// Remaining bytes of the step.
     pub(super) left: usize,
     /// Messages sent and received by RDMA.
@@ -187,8 +194,17 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn new(node: usize, connection: usize, peer: usize, steps: Vec<Step>) -> Self {
-        let mut program =
-            Self { node, connection, peer, steps, at: 0, doing: Doing::Begin, left: 0, sent: 0, received: 0 };
+        let mut program = Self {
+            node,
+            connection,
+            peer,
+            steps,
+            at: 0,
+            state: ProgramState::Begin,
+            left: 0,
+            sent: 0,
+            received: 0,
+        };
         program.begin();
         program
     }
@@ -210,7 +226,7 @@ impl Program {
     }
 
     fn begin(&mut self) {
-        self.doing = Doing::Begin;
+        self.state = ProgramState::Begin;
         self.left = match self.step() {
             Some(Step::Send(bytes) | Step::Await(bytes) | Step::Fetch(bytes)) => bytes,
             _ => 0,

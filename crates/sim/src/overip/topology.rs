@@ -12,32 +12,32 @@ pub(super) const B: usize = 1;
 
 /// The destination of a switch port's link.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Behind {
+pub(super) enum LinkDestination {
     Node(usize),
     Router(Port),
 }
 
 /// Creates the switches and the destinations of their ports.
-pub(super) fn switches(config: &TestbedConfig) -> ([Switch; 2], [Vec<Behind>; 2]) {
+pub(super) fn switches(config: &TestbedConfig) -> ([Switch; 2], [Vec<LinkDestination>; 2]) {
     let mut switches = [Switch::new(config.switch), Switch::new(config.switch)];
-    let mut behind: [Vec<Behind>; 2] = Default::default();
+    let mut destinations: [Vec<LinkDestination>; 2] = Default::default();
     let server_at = match config.topology {
         Topology::Lan => A,
         Topology::Wan => B,
     };
-    let mut add = |switch: usize, what: Behind| {
-        behind[switch].push(what);
+    let mut add = |switch: usize, what: LinkDestination| {
+        destinations[switch].push(what);
         switches[switch].add_port(config.link)
     };
     let nodes: Vec<(usize, PortId)> = (0..=config.clients)
         .map(|node| {
             let switch = if node == SERVER { server_at } else { A };
-            (switch, add(switch, Behind::Node(node)))
+            (switch, add(switch, LinkDestination::Node(node)))
         })
         .collect();
     let routers = match config.topology {
         Topology::Lan => None,
-        Topology::Wan => Some([add(A, Behind::Router(0)), add(B, Behind::Router(1))]),
+        Topology::Wan => Some([add(A, LinkDestination::Router(0)), add(B, LinkDestination::Router(1))]),
     };
     for (node, (at, port)) in nodes.into_iter().enumerate() {
         let host = HostId(node as u16);
@@ -46,5 +46,5 @@ pub(super) fn switches(config: &TestbedConfig) -> ([Switch; 2], [Vec<Behind>; 2]
             switches[1 - at].set_route(host, routers[1 - at]);
         }
     }
-    (switches, behind)
+    (switches, destinations)
 }

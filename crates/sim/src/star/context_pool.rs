@@ -21,7 +21,7 @@ impl ContextPool {
     }
 
     /// Frees a context.
-    pub(super) fn give_back(&mut self) {
+    pub(super) fn release(&mut self) {
         self.taken -= 1;
     }
 }

@@ -58,7 +58,7 @@ impl Network {
             }
             ContextUse::Closes => {
                 this.is_open = false;
-                pool.give_back();
+                pool.release();
                 true
             }
         }

@@ -71,8 +71,8 @@ impl Runner for Star {
         let mut simulation = Parts::new(parts.collect(), plan.network.uplink.delay, observer.threads().get());
         let mut probes = probes();
         let warm = Instant::from_nanos(plan.warm_up);
-        let mut counted = [Counted::default(); 2];
-        for (counted, until) in counted.iter_mut().zip([warm, warm.plus_nanos(plan.duration)]) {
+        let mut snapshots = [Snapshot::default(); 2];
+        for (snapshot, until) in snapshots.iter_mut().zip([warm, warm.plus_nanos(plan.duration)]) {
             simulation.worlds_mut().for_each(|part| part.latencies.clear());
             if observer.run(&mut simulation, until, &mut probes) == Stop::Interrupted {
                 return Err(RunError::Interrupted);
@@ -80,10 +80,10 @@ impl Runner for Star {
             if let Some(error) = simulation.worlds_mut().find_map(|part| part.failed.take()) {
                 return Err(error);
             }
-            *counted = Counted::of(&simulation);
+            *snapshot = Snapshot::of(&simulation);
         }
         observer.keep(probes);
-        let [before, after] = counted;
+        let [before, after] = snapshots;
         after.show(observer);
         let mut measurements = after.since(&before, &plan);
         measurements.extend(simulation.worlds().flat_map(latencies));
@@ -94,8 +94,9 @@ impl Runner for Star {
 /// Returns the sampled values.
 fn probes() -> Probes<Parts<Network>> {
     let mut probes = Probes::new();
-    probes.register_rate("operations", "Mop/s", 1000.0, |network, _| Counted::of(network).network.operations);
-    probes.register_rate("pcie-reads", "M reads/s", 1000.0, |network, _| Counted::of(network).card.reads);
+    probes
+        .register_rate("operations", "Mop/s", 1000.0, |network, _| Snapshot::of(network).network.operations);
+    probes.register_rate("pcie-reads", "M reads/s", 1000.0, |network, _| Snapshot::of(network).card.reads);
     probes.register("card-queue", "tasks", |network, _| {
         first_server(network).map_or(0, |server| server.card.waiting()) as f64
     });
@@ -111,7 +112,7 @@ fn first_server(network: &Parts<Network>) -> Option<&Node> {
 
 /// Counters at a point in time; card and wire counters are sums over all servers.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct Snapshot {
     network: NetworkCounters,
     card: CardCounters,
     wire_bytes: u64,
@@ -119,11 +120,11 @@ struct Counted {
     repeated: u64,
 }
 
-impl Counted {
+impl Snapshot {
     fn of(network: &Parts<Network>) -> Self {
-        let mut counted = Self::default();
-        network.worlds().for_each(|part| counted.add(part));
-        counted
+        let mut snapshot = Self::default();
+        network.worlds().for_each(|part| snapshot.add(part));
+        snapshot
     }
 
     fn add(&mut self, part: &Network) {
@@ -161,29 +162,29 @@ impl Counted {
         let nanos = plan.duration as f64;
         let servers = plan.network.pattern.servers() as f64;
         let number = |of: fn(&Self) -> u64| (of(self) - of(before)) as f64;
-        let operations = number(|counted| counted.network.operations);
-        let packets = number(|counted| counted.network.packets);
-        let reads = number(|counted| counted.card.reads);
-        let wire_bits = number(|counted| counted.wire_bytes) * 8.0;
+        let operations = number(|snapshot| snapshot.network.operations);
+        let packets = number(|snapshot| snapshot.network.packets);
+        let reads = number(|snapshot| snapshot.card.reads);
+        let wire_bits = number(|snapshot| snapshot.wire_bytes) * 8.0;
         let line = plan.network.downlink.rate.bits_per_second() as f64 / 1e9;
         let mut measurements = vec![
             Measurement::new("operations", operations / nanos * 1000.0),
             Measurement::new("goodput", operations * plan.network.payload() as f64 * 8.0 / nanos),
             Measurement::new("pcie-reads", reads / servers / nanos * 1000.0),
-            Measurement::new("pcie-traffic", number(|counted| counted.card.bytes) / servers / nanos),
+            Measurement::new("pcie-traffic", number(|snapshot| snapshot.card.bytes) / servers / nanos),
             Measurement::new("wire-load", wire_bits / servers / nanos / line * 100.0),
         ];
         let parts = [
-            ("misses", number(|counted| counted.card.missed), operations),
-            ("refused", number(|counted| counted.network.refused), operations),
+            ("misses", number(|snapshot| snapshot.card.missed), operations),
+            ("refused", number(|snapshot| snapshot.network.refused), operations),
             (
                 "queueing",
-                number(|counted| counted.network.queueing) / 1000.0,
-                number(|counted| counted.network.queued),
+                number(|snapshot| snapshot.network.queueing) / 1000.0,
+                number(|snapshot| snapshot.network.queued),
             ),
-            ("lost", number(|counted| counted.network.lost) * 100.0, packets),
-            ("marked", number(|counted| counted.network.marked) * 100.0, packets),
-            ("repeated", number(|counted| counted.repeated) * 100.0, packets),
+            ("lost", number(|snapshot| snapshot.network.lost) * 100.0, packets),
+            ("marked", number(|snapshot| snapshot.network.marked) * 100.0, packets),
+            ("repeated", number(|snapshot| snapshot.repeated) * 100.0, packets),
         ];
         let measured = parts.into_iter().filter(|(.., of)| *of > 0.0);
         measurements.extend(measured.map(|(metric, part, of)| Measurement::new(metric, part / of)));

@@ -20,7 +20,7 @@ const RECEIVES: u32 = 16;
 
 /// The stateful sides of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keeps {
+pub(super) enum StatefulSides {
     /// Both sides: RoCEv2.
     Both,
     /// The client: StaR.
@@ -32,7 +32,7 @@ impl Engines {
     pub(super) fn connect(
         &mut self,
         config: &NetworkConfig,
-        keeps: Keeps,
+        stateful_sides: StatefulSides,
         receives: Option<u32>,
     ) -> Result<(), RunError> {
         let connection = self.ends[0].as_ref().map_or(0, |end| end.qps.len() as u32);
@@ -60,7 +60,7 @@ impl Engines {
             self.add(side, qp)?;
         }
         self.bring_up(connection as usize, config)?;
-        if keeps == Keeps::Client {
+        if stateful_sides == StatefulSides::Client {
             self.agree_on_star(connection as usize)?;
         }
         if let Operation::Rpc { .. } = config.operation {
@@ -78,12 +78,14 @@ impl Engines {
     /// Returns the RECVs that a server posts in advance for a run of this length; `None` if it reposts.
     pub(super) fn receives(
         config: &NetworkConfig,
-        keeps: Keeps,
+        stateful_sides: StatefulSides,
         connections: usize,
         nanos: u64,
     ) -> Option<u32> {
         // With RoCEv2, reposting a RECV sends nothing.
-        if keeps == Keeps::Both || !matches!(config.operation, Operation::Rpc { reposts: false, .. }) {
+        if stateful_sides == StatefulSides::Both
+            || !matches!(config.operation, Operation::Rpc { reposts: false, .. })
+        {
             return None;
         }
         let of_all = match config.offered {

@@ -10,7 +10,7 @@ use super::context_pool::ContextPool;
 use super::engines::Engines;
 use super::network::Network;
 use super::nodes::{Node, Nodes};
-use super::set_up::Keeps;
+use super::set_up::StatefulSides;
 use crate::experiment::RunError;
 use crate::{Link, Server};
 
@@ -67,12 +67,12 @@ impl Network {
             _ => Some(Engines::new(&config, pairs.len())?),
         };
         for pair in &pairs {
-            let keeps = keeps(&config, *pair, &contexts);
-            let receives = Engines::receives(&config, keeps, pairs.len(), nanos);
+            let stateful_sides = stateful_sides(&config, *pair, &contexts);
+            let receives = Engines::receives(&config, stateful_sides, pairs.len(), nanos);
             if let Some(engines) = &mut engines {
-                engines.connect(&config, keeps, receives)?;
+                engines.connect(&config, stateful_sides, receives)?;
             }
-            let contexts = take_contexts(&config, keeps, *pair, &mut contexts);
+            let contexts = take_contexts(&config, stateful_sides, *pair, &mut contexts);
             connections.push(Connection::new(*pair, contexts, receives));
         }
         if let Some(engines) = &mut engines {
@@ -131,27 +131,31 @@ fn node(config: &NetworkConfig, nth: u64, contexts: usize) -> Node {
 }
 
 /// Returns the stateful sides of the next connection.
-fn keeps(config: &NetworkConfig, [client, server]: [usize; 2], contexts: &[Contexts]) -> Keeps {
+fn stateful_sides(
+    config: &NetworkConfig,
+    [client, server]: [usize; 2],
+    contexts: &[Contexts],
+) -> StatefulSides {
     let is_reliable = match config.transport {
         Transport::Reliable => true,
         Transport::Auto { budget } => contexts[client].count.max(contexts[server].count) < budget as u32,
         Transport::Stateless | Transport::Outline(_) => false,
     };
-    if is_reliable { Keeps::Both } else { Keeps::Client }
+    if is_reliable { StatefulSides::Both } else { StatefulSides::Client }
 }
 
 /// Allocates a connection's contexts, at both sides or at the client.
 fn take_contexts(
     config: &NetworkConfig,
-    keeps: Keeps,
+    stateful_sides: StatefulSides,
     pair: [usize; 2],
     contexts: &mut [Contexts],
 ) -> [Option<u32>; 2] {
     let mut context = |node: usize, sharing| Some(contexts[node].take(sharing));
     let [client, server] = pair;
-    match (config.transport, keeps) {
+    match (config.transport, stateful_sides) {
         (Transport::Outline(_), _) => [None, None],
-        (_, Keeps::Both) => [context(client, 1), context(server, config.sharing)],
-        (_, Keeps::Client) => [context(client, 1), None],
+        (_, StatefulSides::Both) => [context(client, 1), context(server, config.sharing)],
+        (_, StatefulSides::Client) => [context(client, 1), None],
     }
 }

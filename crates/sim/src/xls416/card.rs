@@ -177,7 +177,7 @@ impl Card {
     /// Processes the driver's refill of a receiver's descriptor.
     pub(super) fn refill(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         self.receivers[place].refill();
-        self.go_on(place, now, effects);
+        self.serve_receiver(place, now, effects);
     }
 
     /// Processes an event.
@@ -185,13 +185,13 @@ impl Card {
         match event {
             CardEvent::Packet(place, frame) => {
                 self.counters.no_room += u64::from(!self.receivers[place].packet(frame));
-                self.go_on(place, now, effects);
+                self.serve_receiver(place, now, effects);
             }
             CardEvent::Worked(place) => self.worked(place, now, effects),
             CardEvent::Visit(place) => self.visit(place, now, effects),
             CardEvent::Timeout(place) => {
                 self.receivers[place].timeout();
-                self.go_on(place, now, effects);
+                self.serve_receiver(place, now, effects);
             }
             CardEvent::Request(transfer) => self.request(transfer, now, effects),
             CardEvent::Queued(place, outgoing) => {
@@ -209,7 +209,7 @@ impl Card {
             CardEvent::Completed(place, acks) => {
                 self.receivers[place].completed();
                 self.acknowledge(place, acks, now, effects);
-                self.go_on(place, now, effects);
+                self.serve_receiver(place, now, effects);
             }
             CardEvent::Acknowledged(acks) => {
                 effects.outputs.extend(acks.into_iter().map(CardOutput::ToWire));
@@ -259,11 +259,11 @@ impl Card {
         self.counters.dropped += result.dropped;
         self.acknowledge(place, result.acks, now, effects);
         self.schedule_visit(place, now, effects);
-        self.go_on(place, now, effects);
+        self.serve_receiver(place, now, effects);
     }
 
     /// Submits a receiver's packets for the host as far as it has descriptors; starts its next job.
-    fn go_on(&mut self, place: usize, now: Instant, effects: &mut Effects) {
+    fn serve_receiver(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         while let Some(outgoing) = self.receivers[place].submit() {
             let timed_out = outgoing.made_by == JobKind::Timeout;
             let nanos = self.descriptor_time(now) + if timed_out { self.config.timeout_time } else { 0 };
@@ -341,7 +341,7 @@ impl Card {
                 self.message(CardEvent::Completed(place, acks), now, effects);
             }
             Some(Transfer::Sent(frame)) => {
-                self.send_descriptors.give_back();
+                self.send_descriptors.release();
                 let place = self.distribution.place(&frame);
                 self.receivers[place].observe_transmit(&frame);
                 let done = self.cores.work(SENDER, self.config.send_time, now);

@@ -29,7 +29,7 @@ pub(super) struct Driver {
 }
 
 /// The results of a poll.
-pub(super) struct Polled {
+pub(super) struct PollResult {
     /// Packets for the network stack.
     pub(super) packets: Vec<Packet<Vec<u8>>>,
     /// The receiving threads whose descriptors are free again, one entry per descriptor.
@@ -70,7 +70,7 @@ impl Driver {
     }
 
     /// Processes an interrupt: coalesces the packets that have arrived.
-    pub(super) fn interrupt(&mut self, costs: &CpuCosts, now: Instant) -> Polled {
+    pub(super) fn interrupt(&mut self, costs: &CpuCosts, now: Instant) -> PollResult {
         self.is_scheduled = false;
         self.earliest = now.plus_nanos(self.config.distance);
         let taken = self.arrived.len() as u64;
@@ -87,7 +87,7 @@ impl Driver {
         let bytes = packets.iter().map(|packet| packet.len() as u64).sum();
         let work = Work { interrupts: 1, packets: packets.len() as u64, bytes };
         let nanos = costs.of(work) + taken * self.config.per_packet;
-        Polled { packets, places: std::mem::take(&mut self.places), nanos }
+        PollResult { packets, places: std::mem::take(&mut self.places), nanos }
     }
 }
 

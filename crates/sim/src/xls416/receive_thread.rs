@@ -150,12 +150,12 @@ impl ReceiveThread {
 
     /// Releases the slot of a completed DMA request.
     pub(super) fn completed(&mut self) {
-        self.requests.give_back();
+        self.requests.release();
     }
 
     /// Frees a descriptor that the driver has refilled.
     pub(super) fn refill(&mut self) {
-        self.descriptors.give_back();
+        self.descriptors.release();
     }
 
     /// Returns the number of frames in its ring.

@@ -72,7 +72,7 @@ impl DescriptorRing {
     }
 
     /// Returns a descriptor.
-    pub(super) fn give_back(&mut self) {
+    pub(super) fn release(&mut self) {
         self.in_use = self.in_use.saturating_sub(1);
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     fn a_ring_hands_out_the_descriptors_that_it_has() {
         let mut ring = DescriptorRing::new(2);
         assert_eq!([ring.take(), ring.take(), ring.take()], [true, true, false]);
-        ring.give_back();
+        ring.release();
         assert_eq!([ring.take(), ring.take()], [true, false]);
     }
 }

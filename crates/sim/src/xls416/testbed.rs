@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::card::{Card, CardEvent, CardOutput, Effects};
 use super::config::CardConfig;
-use super::driver::{Driver, DriverConfig, Polled};
+use super::driver::{Driver, DriverConfig, PollResult};
 use super::points::Points;
 use crate::host::{Compact, ConnectError, ConnectionId, Host, HostConfig, HostConfigError, Role};
 use crate::observe::Capture;
@@ -115,7 +115,7 @@ pub(super) enum Event {
     /// The server's driver is interrupted.
     Interrupt,
     /// The server's CPU has processed the packets of a poll.
-    Polled(Polled),
+    Polled(PollResult),
     /// A TCP timer of a host.
     Timer(Side),
 }
@@ -208,7 +208,7 @@ impl Testbed {
     }
 
     /// Passes the packets of a poll to the server's kernel; the driver refills their descriptors.
-    fn polled(&mut self, polled: &Polled, queue: &mut EventQueue<Event>) {
+    fn polled(&mut self, polled: &PollResult, queue: &mut EventQueue<Event>) {
         for packet in &polled.packets {
             self.server.receive(in_one_piece(packet).into_owned(), queue.now());
             self.after(Side::Server, queue);

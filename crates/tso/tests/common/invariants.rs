@@ -253,8 +253,8 @@ impl<'a> Carried<'a> {
     }
 
     /// Returns true if this packet is a tunnel's, its checksums are right, and it ends with a packet for
-    /// which `predicate` holds and whose checksums are right. UDP may omit its checksum (RFC 7348 section 5, RFC
-    /// 8926 section 3.3).
+    /// which `predicate` holds and whose checksums are right. UDP may omit its checksum (RFC 7348 section 5,
+    /// RFC 8926 section 3.3).
     fn contains(&self, frame: &'a [u8], predicate: impl Fn(&Self) -> bool) -> bool {
         let (at, transport) = (self.transport_at(), self.transport);
         let is_right = match self.protocol {

@@ -141,7 +141,7 @@ fn ours(asked: u64, sending: Duration) -> anyhow::Result<(DelayHistogram, DelayH
     let stolen = before.zip(Ticks::now()).map(|(before, after)| after.stolen_percent_since(before));
     let duration = to_left.duration().as_secs_f64();
     let waited = to_left.waited.map(|waited| waited.as_secs_f64() * 100.0 / duration);
-    Ok((to_left.given.error, errors, Machine { waited, stolen }))
+    Ok((to_left.measured.error, errors, Machine { waited, stolen }))
 }
 
 /// Measures the errors from a program inside mm-delay to one outside.
