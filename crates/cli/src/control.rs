@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout for receiving a client's request, and again for sending the answer: together less than
 /// [`TIMEOUT`], for which other clients wait meanwhile.
-const TURN: Duration = Duration::from_secs(2);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time until the next attempt to accept a client, after one has failed.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -52,8 +52,8 @@ impl ControlSocket {
                     continue;
                 };
                 // A client that disconnects misses the answer.
-                let _ = receive(&stream, Instant::now() + TURN)
-                    .and_then(|request| send(&stream, &answer(request), Instant::now() + TURN));
+                let _ = receive(&stream, Instant::now() + CLIENT_TIMEOUT)
+                    .and_then(|request| send(&stream, &answer(request), Instant::now() + CLIENT_TIMEOUT));
             }
         })?;
         Ok(socket)

@@ -6,7 +6,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The format.
-const FORM: &str = "a time is a number with ns, us, ms or s, such as 50us, 1.5ms or 1s, at most 60s";
+const FORMAT: &str = "a time is a number with ns, us, ms or s, such as 50us, 1.5ms or 1s, at most 60s";
 
 /// As [`parse`], but not 0.
 pub(crate) fn positive(text: &str) -> Result<Duration, String> {
@@ -28,13 +28,13 @@ pub(crate) fn at_least(
     }
 }
 
-/// Continues [`FORM`] in the errors of [`parse`], which also accepts 0.
+/// Continues [`FORMAT`] in the errors of [`parse`], which also accepts 0.
 const OR_ZERO: &str = ", or it is 0";
 
 /// Parses a number with its unit, exact to the nanosecond; the error states the format.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let duration = nichrome_wan::duration::parse(text).ok();
-    duration.filter(|duration| *duration <= LONGEST).ok_or_else(|| format!("{FORM}{OR_ZERO}"))
+    duration.filter(|duration| *duration <= LONGEST).ok_or_else(|| format!("{FORMAT}{OR_ZERO}"))
 }
 
 #[cfg(test)]
@@ -45,8 +45,8 @@ mod tests {
     fn an_interval_is_a_time_longer_than_0() {
         assert_eq!(positive("1ns"), Ok(Duration::from_nanos(1)));
         assert_eq!(positive("0s"), Err("it must be longer than 0".into()));
-        assert_eq!(positive("1h"), Err(FORM.into()));
-        assert_eq!(positive("61s"), Err(FORM.into()));
+        assert_eq!(positive("1h"), Err(FORMAT.into()));
+        assert_eq!(positive("61s"), Err(FORMAT.into()));
     }
 
     #[test]
@@ -56,8 +56,8 @@ mod tests {
         for short in ["9ms", "0"] {
             assert_eq!(parse(short), Err("at least 10ms".into()));
         }
-        assert_eq!(parse("61s"), Err(FORM.into()));
-        assert_eq!(parse("5"), Err(FORM.into()));
+        assert_eq!(parse("61s"), Err(FORMAT.into()));
+        assert_eq!(parse("5"), Err(FORMAT.into()));
     }
 
     #[test]

@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Maximum number of bytes read after the request before the connection is closed.
-const LINGERING: usize = 64 << 10;
+const MAX_DRAINED: usize = 64 << 10;
 
 /// A listening server that does not answer yet.
 pub(crate) struct HttpServer(TcpListener);
@@ -120,7 +120,7 @@ fn converse(stream: &TcpStream, answer: &impl Fn(&Request) -> Option<Response>) 
     // Closing a socket with unread bytes would send a reset, which may overtake the response.
     stream.shutdown(Shutdown::Write)?;
     let mut piece = [0; 1024];
-    for _ in 0..LINGERING / piece.len() {
+    for _ in 0..MAX_DRAINED / piece.len() {
         if read(stream, &mut piece, until)? == 0 {
             break;
         }

@@ -15,7 +15,7 @@ use crate::partial_checksum::partial_checksum;
 const SLICES: usize = 1024;
 
 /// Slices collected on the stack; enough for usual aggregates.
-const FEW: usize = 66;
+const STACK_SLICES: usize = 66;
 
 /// Maximum length of slices that are copied together for a write, in bytes: in a write to a TAP device, one
 /// more slice takes Linux longer than a copy of this many bytes takes.
@@ -84,9 +84,9 @@ pub fn send<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), packet: &Packet<B>)
     let virtio = virtio_of(packet).to_bytes();
     let sent = match packet {
         Packet::Frame(frame) => device.send(&[IoSlice::new(&virtio), IoSlice::new(frame.bytes())]),
-        Packet::Aggregate(aggregate) if aggregate.segments() + 2 <= FEW => {
+        Packet::Aggregate(aggregate) if aggregate.segments() + 2 <= STACK_SLICES => {
             let headers = [IoSlice::new(&virtio), IoSlice::new(aggregate.header())];
-            send_aggregate::<FEW, B>(device, headers, aggregate)
+            send_aggregate::<STACK_SLICES, B>(device, headers, aggregate)
         }
         Packet::Aggregate(aggregate) => {
             let headers = [&virtio[..], aggregate.header()].concat();

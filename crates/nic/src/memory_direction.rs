@@ -13,7 +13,7 @@ use nichrome_wire::{ChecksumState, Engine, Instant};
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::io;
 
-use crate::memory_path::{BLOCK, Collected, MemoryPath, ROOM, WireError};
+use crate::memory_path::{BLOCK, CAPACITY, Collected, MemoryPath, WireError};
 use crate::path_frame::{PathFrame, gather};
 
 /// Capacity of the ring by which one direction passes ICMP errors to the other, in packets.
@@ -63,8 +63,8 @@ pub fn memory_directions(
     let ((to_second, from_first), (to_first, from_second)) = (errors(), errors());
     let [first, second] = MemoryPath::both(impairments, seed)?;
     let direction = |errors_to, errors_from, (path, wakes)| MemoryDirection {
-        sent: Vec::with_capacity(ROOM),
-        times: Vec::with_capacity(ROOM),
+        sent: Vec::with_capacity(CAPACITY),
+        times: Vec::with_capacity(CAPACITY),
         path,
         arena: Arena::new(BLOCK),
         max,
@@ -143,7 +143,7 @@ impl WireQueue for MemoryDirection {
         if len > max {
             return Err(Unsent { frame, error: TransmitError::Length { len, max } });
         }
-        if self.sent.len() >= ROOM {
+        if self.sent.len() >= CAPACITY {
             return Err(Unsent { frame, error: TransmitError::Full });
         }
         self.sent.push(PathFrame::new(frame, checksum).into());

@@ -12,7 +12,7 @@ use crate::path_frame::PathFrame;
 
 /// Capacity of a direction for frames sent and not yet received: four receive batches, so that a sender
 /// seldom waits while the reader delivers a batch. Twice the capacity gains nothing.
-pub(crate) const ROOM: usize = 1024;
+pub(crate) const CAPACITY: usize = 1024;
 
 /// Length of a block of memory for frames that are sent in several parts (ACKs), in bytes.
 pub(crate) const BLOCK: usize = 1 << 16;

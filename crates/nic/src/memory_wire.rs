@@ -11,7 +11,7 @@ use nichrome_wire::{ChecksumState, Instant};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use rustix::io;
 
-use crate::memory_path::{BLOCK, Collected, MemoryPath, ROOM, WireError};
+use crate::memory_path::{BLOCK, CAPACITY, Collected, MemoryPath, WireError};
 use crate::path_frame::{PathFrame, gather};
 
 /// A frame, and when it was sent.
@@ -49,7 +49,8 @@ pub fn memory_wire(
     seed: u64,
     max: usize,
 ) -> Result<[MemoryWire; 2], WireError> {
-    let ((to_second, from_first), (to_first, from_second)) = (RingBuffer::new(ROOM), RingBuffer::new(ROOM));
+    let ((to_second, from_first), (to_first, from_second)) =
+        (RingBuffer::new(CAPACITY), RingBuffer::new(CAPACITY));
     let [first, second] = MemoryPath::both(impairments, seed)?;
     let end = |outbox, inbox, (path, wakes_peer)| {
         let (arena, stats) = (Arena::new(BLOCK), WireStats::default());
@@ -172,7 +173,7 @@ mod tests {
         let mut send = || wire.transmit(&[IoSlice::new(&[1; 60])]);
         assert_eq!(send(), Ok(()));
         drop(gone);
-        assert!((0..2 * ROOM).all(|_| send() == Ok(())), "nobody makes room");
-        assert_eq!(wire.stats().unwrap().transmit_dropped, 2 * ROOM as u64);
+        assert!((0..2 * CAPACITY).all(|_| send() == Ok(())), "nobody makes room");
+        assert_eq!(wire.stats().unwrap().transmit_dropped, 2 * CAPACITY as u64);
     }
 }

@@ -11,7 +11,7 @@ use crate::distribution::Distribution;
 use crate::stats::QueueStats;
 
 /// Capacity of a ring, in frames.
-const ROOM: usize = 2048;
+const CAPACITY: usize = 2048;
 
 /// A worker's rings to and from the others.
 pub(crate) struct Mesh<B> {
@@ -76,7 +76,7 @@ impl<B: AsRef<[u8]>> Mesh<B> {
                     meshes[from].to.push(None);
                     continue;
                 }
-                let (ring, consumer) = RingBuffer::new(ROOM);
+                let (ring, consumer) = RingBuffer::new(CAPACITY);
                 let neighbour = Neighbour {
                     ring,
                     waker: Arc::clone(waker),

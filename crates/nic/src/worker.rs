@@ -60,7 +60,7 @@ const HEADROOM: usize = 4096;
 const BLOCK: usize = 1 << 18;
 
 /// Longest wait at the end for other workers that pass frames to this one, in nanoseconds.
-const OTHERS_END: u64 = 1_000_000_000;
+const DRAIN_TIMEOUT: u64 = 1_000_000_000;
 
 /// Delay before retrying a full wire, in nanoseconds.
 const RETRY: u64 = 50_000;
@@ -165,7 +165,7 @@ impl<W: WireQueue> Worker<W> {
 
     /// Processes the frames of the other workers until these have stopped, too.
     fn finish_others(&mut self) -> Result<(), CardError> {
-        let until = clock::now().plus_nanos(OTHERS_END);
+        let until = clock::now().plus_nanos(DRAIN_TIMEOUT);
         self.parts.mesh.leave();
         while !self.postponed.is_empty() || (!self.parts.mesh.is_finished() && clock::now() < until) {
             self.parts.inbox.clear();

@@ -11,13 +11,13 @@ const SEGMENT: u64 = 8 + size_of::<Vec<u8>>() as u64;
 /// Bytes for each segment that `npu` holds behind a gap.
 const WAITING: u64 = 96 + SEGMENT;
 /// Maximum bytes that the engines of a card may reserve.
-const MOST_RESERVED: u64 = 4 << 30;
+const MAX_RESERVED: u64 = 4 << 30;
 
 /// Checks that `engines` engines of this configuration do not reserve too much. The error message says that
 /// `holders` hold aggregates of `segments`.
 ///
 /// # Errors
-/// The engines would reserve more than [`MOST_RESERVED`] bytes.
+/// The engines would reserve more than [`MAX_RESERVED`] bytes.
 pub(crate) fn check(
     engines: usize,
     config: &Config,
@@ -32,11 +32,11 @@ pub(crate) fn check(
     let waiting = npu.map_or(0, |npu| lists * npu.reorder_segments as u64);
     let engines = engines as u64;
     let reserved = engines * (aggregates * (AGGREGATE + places * SEGMENT) + waiting * WAITING);
-    if reserved > MOST_RESERVED {
+    if reserved > MAX_RESERVED {
         let aggregates = engines * aggregates;
         return Err(RunError::Impossible(format!(
             "{holders} hold up to {aggregates} aggregates of {segments}, for which {reserved} bytes are reserved: at most \
-             {MOST_RESERVED} may be"
+             {MAX_RESERVED} may be"
         )));
     }
     Ok(())

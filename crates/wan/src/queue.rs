@@ -27,7 +27,7 @@ const BYTES: [(&str, u64); 7] = [
 ];
 
 /// 1 TiB.
-const MOST_BYTES: u64 = 1 << 40;
+const MAX_BYTES: u64 = 1 << 40;
 
 impl Default for QueueLimit {
     /// 1000 packets, as Linux's default `txqueuelen`.
@@ -44,7 +44,7 @@ impl QueueLimit {
         let (number, scale) =
             BYTES.into_iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
         let bytes = decimal_digits(number)?.parse::<u64>().ok()?.checked_mul(scale)?;
-        NonZeroU64::new(bytes).filter(|bytes| bytes.get() <= MOST_BYTES).map(Self::Bytes)
+        NonZeroU64::new(bytes).filter(|bytes| bytes.get() <= MAX_BYTES).map(Self::Bytes)
     }
 
     /// Returns true if a queue of this size is within the limit.
@@ -242,7 +242,7 @@ mod tests {
     fn limit() -> impl Strategy<Value = QueueLimit> {
         prop_oneof![
             (1..=u32::MAX).prop_map(|packets| QueueLimit::Packets(packets.try_into().unwrap())),
-            (1..=MOST_BYTES).prop_map(bytes),
+            (1..=MAX_BYTES).prop_map(bytes),
             (1..=1024u64, 0..4u32).prop_map(|(number, power)| bytes(number << (10 * power))),
         ]
     }

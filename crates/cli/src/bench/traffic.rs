@@ -21,7 +21,7 @@ use crate::failure;
 use crate::headers::{self, Headers};
 
 /// Maximum frames taken from a file.
-const MOST_FRAMES: usize = 1 << 20;
+const MAX_FRAMES: usize = 1 << 20;
 /// Maximum length of the segment that flows are generated from, in bytes: a jumbo frame.
 const LONGEST: usize = 9216;
 /// Minimum packets of a pass over generated flows.
@@ -39,7 +39,7 @@ impl File {
         let name = || path.display().to_string();
         let mut reader = capture::open(path).with_context(name)?;
         let mut file = Self { medium: Medium::Ethernet, frames: Vec::new() };
-        while file.frames.len() < MOST_FRAMES {
+        while file.frames.len() < MAX_FRAMES {
             let mut frame = Vec::new();
             let record = match reader.next(&mut frame) {
                 Ok(Some(record)) => record,

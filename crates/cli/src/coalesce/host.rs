@@ -107,7 +107,7 @@ impl Host {
 const MAX_COMMENT: usize = 65_535;
 
 /// Room for the line about comments that are left out, in bytes.
-const LEFT_OUT: usize = 100;
+const OMISSION_ROOM: usize = 100;
 
 /// Returns the comment of an aggregate: its properties, and as many of its segments' comments as fit.
 fn comment(aggregate: &Aggregate<Captured>) -> String {
@@ -128,7 +128,7 @@ fn comment(aggregate: &Aggregate<Captured>) -> String {
 fn joined<'a>(mut text: String, comments: impl Iterator<Item = &'a str>) -> String {
     let mut left_out = 0;
     for comment in comments {
-        if text.len() + 1 + comment.len() + LEFT_OUT > MAX_COMMENT {
+        if text.len() + 1 + comment.len() + OMISSION_ROOM > MAX_COMMENT {
             left_out += 1;
             continue;
         }
@@ -159,6 +159,6 @@ mod tests {
         assert!(fit.len() == 5 && fit.iter().all(|line| *line == long));
         assert_eq!(*left_out, "nichrome: 1 comment left out: pcapng allows 65,535 bytes");
         let text = joined("x".repeat(200), std::iter::repeat_n(&*"y".repeat(70_000), 1_000_000));
-        assert!(text.len() <= 200 + LEFT_OUT, "{}", text.len());
+        assert!(text.len() <= 200 + OMISSION_ROOM, "{}", text.len());
     }
 }

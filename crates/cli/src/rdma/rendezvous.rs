@@ -22,7 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time after which a machine that does not answer is lost.
-const SILENCE: Duration = Duration::from_secs(30);
+const UNRESPONSIVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time between keepalive probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
@@ -47,14 +47,14 @@ pub(super) fn meet(options: &Options) -> anyhow::Result<(Role, TcpStream)> {
     Ok((role, stream))
 }
 
-/// Makes the connection fail if the peer's machine does not answer for [`SILENCE`], even while nothing is
+/// Makes the connection fail if the peer's machine does not answer for [`UNRESPONSIVE_TIMEOUT`], even while nothing is
 /// sent.
 fn limit_silence(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, PROBE_INTERVAL)?;
     sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
     // Replaces the number of probes, and limits retransmissions too (tcp(7)).
-    sockopt::set_tcp_user_timeout(stream, SILENCE.as_millis() as u32)
+    sockopt::set_tcp_user_timeout(stream, UNRESPONSIVE_TIMEOUT.as_millis() as u32)
 }
 
 /// How a peer was lost.

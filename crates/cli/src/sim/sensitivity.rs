@@ -16,7 +16,7 @@ use super::{files, plot, scoreboard, variants};
 use crate::number;
 
 /// Minimum relative change that is shown.
-const MATTERS: f64 = 0.01;
+const MIN_SHOWN_CHANGE: f64 = 0.01;
 
 /// Vary an experiment's assumed parameters, one at a time and all together, and print the effect on its
 /// predictions
@@ -206,8 +206,9 @@ fn change(base: &Statement<'_>, other: &Statement<'_>) -> f64 {
 fn most_important(statements: &[StatementSummary<'_>]) -> Vec<String> {
     let predictions = statements.iter().filter(|statement| statement.kind == StatementKind::Predicted.name());
     let mut largest: Vec<(f64, &str)> = Vec::new();
-    for effect in
-        predictions.flat_map(|statement| &statement.by_factor).filter(|effect| effect.swing >= MATTERS)
+    for effect in predictions
+        .flat_map(|statement| &statement.by_factor)
+        .filter(|effect| effect.swing >= MIN_SHOWN_CHANGE)
     {
         match largest.iter_mut().find(|(_, name)| *name == effect.factor) {
             Some((swing, _)) => *swing = swing.max(effect.swing),
@@ -239,7 +240,7 @@ fn text(definition: &Definition, summary: &Summary<'_>) -> String {
         let agree = statement.holds_in.map(|count| format!(", of which {count} agree"));
         let _ = writeln!(text, "{}", agree.unwrap_or_default());
         let (matter, rest): (Vec<&Effect>, Vec<&Effect>) =
-            statement.by_factor.iter().partition(|effect| effect.swing >= MATTERS);
+            statement.by_factor.iter().partition(|effect| effect.swing >= MIN_SHOWN_CHANGE);
         if !matter.is_empty() {
             let _ = writeln!(text, "{}", table(&matter).trim_fmt());
         }

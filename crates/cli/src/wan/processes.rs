@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const AFTER_AN_INTERRUPT: Duration = Duration::from_millis(300);
 
 /// Maximum wait for a killed process, which the kernel may delay while it waits for a device.
-const UNTIL_KILLED: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Polling interval.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -68,7 +68,7 @@ impl Processes {
     pub(super) fn stop(self) -> Vec<Pid> {
         signal_until_gone(Signal::TERM, GRACE, || pids(&self.running()));
         drop(self);
-        signal_until_gone(Signal::KILL, UNTIL_KILLED, || pids(&descendants()))
+        signal_until_gone(Signal::KILL, KILL_TIMEOUT, || pids(&descendants()))
     }
 
     /// Returns the started programs and all their descendants.

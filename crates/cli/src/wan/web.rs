@@ -27,7 +27,7 @@ use crate::page::{SCRIPT, STYLE};
 const CLIENTS: usize = 32;
 
 /// Time for which a path's state is cached, for all clients.
-const FRESH: Duration = Duration::from_millis(50);
+const CACHE_TIME: Duration = Duration::from_millis(50);
 
 /// Impairments that the page changes.
 const CHANGED: [&str; 5] = ["delay", "jitter", "loss", "rate", "queue"];
@@ -133,7 +133,7 @@ impl Site {
     fn state(&self) -> Response {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, json)) = &*state
-            && at.elapsed() < FRESH
+            && at.elapsed() < CACHE_TIME
         {
             return in_json("200 OK", json.clone());
         }

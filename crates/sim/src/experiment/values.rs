@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::definition::Definition;
 
 /// A series' maximum begins at the first value that is at least this share of the maximum.
-const NEARLY_ALL: f64 = 0.95;
+const PLATEAU_SHARE: f64 = 0.95;
 
 /// The measured values by series and x value; derived series are computed from them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,7 +47,7 @@ impl Line {
 
     /// Returns the first x value whose value is nearly the maximum.
     pub(super) fn maximum_begins(&self) -> Option<u64> {
-        let least = self.maximum()? * NEARLY_ALL;
+        let least = self.maximum()? * PLATEAU_SHARE;
         self.0.iter().find(|(_, value)| value.is_some_and(|value| value >= least)).map(|(x, _)| *x)
     }
 

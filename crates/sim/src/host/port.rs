@@ -16,7 +16,7 @@ use super::segment;
 use crate::HostId;
 
 /// Maximum IP packet for segmentation by the card, in bytes.
-const MOST_FOR_CARD: Option<NonZeroUsize> = NonZeroUsize::new(65_535);
+const MAX_FOR_CARD: Option<NonZeroUsize> = NonZeroUsize::new(65_535);
 
 /// A host's network device, for one call of smoltcp.
 pub(super) struct Port<'a> {
@@ -68,7 +68,7 @@ impl Device for Port<'_> {
         capabilities.max_transmission_unit = self.config.mtu;
         capabilities.checksum.tcp = Checksum::Rx;
         if self.config.segmentation == Segmentation::Card {
-            capabilities.segmentation.tcpv4 = MOST_FOR_CARD;
+            capabilities.segmentation.tcpv4 = MAX_FOR_CARD;
         }
         capabilities
     }

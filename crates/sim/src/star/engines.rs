@@ -30,7 +30,7 @@ const COMPLETIONS: usize = 1 << 16;
 /// Size of the transmit buffer: a datagram and the device's headroom.
 const BUFFER: usize = 65_507;
 /// Maximum number of buffers kept for reuse: a device that only receives takes none of them.
-const SPARE: usize = 1 << 12;
+const MAX_SPARE_BUFFERS: usize = 1 << 12;
 /// Lowest queue pair number of both sides.
 pub(super) const FIRST_QP: u32 = 0x11;
 /// Opcodes of RC ACK and ATOMIC ACK (IBA 9.2.1), and of CNP (RoCEv2 annex A17).
@@ -191,7 +191,7 @@ impl Engines {
         if let Some(end) = &mut self.ends[packet.to as usize] {
             end.device.receive(&datagram, now);
         }
-        if self.spare.len() < SPARE {
+        if self.spare.len() < MAX_SPARE_BUFFERS {
             self.spare.push(packet.bytes);
         }
     }

@@ -15,7 +15,7 @@ use crate::experiment::RunError;
 use crate::{Link, Server};
 
 /// The golden ratio of 2⁶⁴: spreads seeds.
-const APART: u64 = 0x9E37_79B9_7F4A_7C15;
+const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Pattern {
     fn nodes(self) -> usize {
@@ -123,7 +123,7 @@ fn node(config: &NetworkConfig, nth: u64, contexts: usize) -> Node {
     Node {
         uplink: Link::new(config.uplink),
         downlink: Link::new(config.downlink),
-        card: Card::new(card, contexts, config.seed.wrapping_add(APART.wrapping_mul(nth))),
+        card: Card::new(card, contexts, config.seed.wrapping_add(GOLDEN_RATIO.wrapping_mul(nth))),
         pool: ContextPool::new(fit),
         pipelines: std::array::from_fn(|_| Server::new(usize::MAX)),
         cores: vec![Server::new(usize::MAX); cores],

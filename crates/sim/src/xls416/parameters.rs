@@ -20,7 +20,7 @@ const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const FASTEST: u64 = 1_000_000_000_000;
 /// Maximum of `repetitions`.
-pub(super) const MOST_REPETITIONS: u64 = 100;
+pub(super) const MAX_REPETITIONS: u64 = 100;
 
 pub(super) static PARAMETERS: [ParameterSpec; 59] = [
     ParameterSpec::count("connections", "connections", 1..=20_000, "connections that the client opens"),
@@ -29,7 +29,7 @@ pub(super) static PARAMETERS: [ParameterSpec; 59] = [
     ParameterSpec::count(
         "repetitions",
         "runs",
-        1..=MOST_REPETITIONS,
+        1..=MAX_REPETITIONS,
         "runs with other ports, of which the mean is taken",
     ),
     ParameterSpec::choice(

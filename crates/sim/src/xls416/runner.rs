@@ -4,7 +4,7 @@ use nichrome_wan::DelayHistogram;
 use nichrome_wire::Instant;
 
 use super::card::CardCounters;
-use super::parameters::{MOST_REPETITIONS, PARAMETERS, Plan};
+use super::parameters::{MAX_REPETITIONS, PARAMETERS, Plan};
 use super::probes::probes;
 use super::repetitions::Repetitions;
 use super::testbed::{Event, Testbed, TestbedConfig};
@@ -127,10 +127,10 @@ impl Runner for Xls416 {
     }
 }
 
-/// Returns the seed of a repetition: each seed has a block of [`MOST_REPETITIONS`] seeds, and the block of
+/// Returns the seed of a repetition: each seed has a block of [`MAX_REPETITIONS`] seeds, and the block of
 /// seed 1 begins at 1.
 fn seed_of(seed: u64, repetition: u64) -> u64 {
-    seed.wrapping_sub(1).wrapping_mul(MOST_REPETITIONS).wrapping_add(1 + repetition)
+    seed.wrapping_sub(1).wrapping_mul(MAX_REPETITIONS).wrapping_add(1 + repetition)
 }
 
 /// Returns percentiles of the client programs' response times; none if they sent no requests.
@@ -319,7 +319,7 @@ mod tests {
     fn no_two_seeds_share_a_repetition() {
         let seeds = (0..100).chain([u64::MAX]);
         let all: Vec<u64> = seeds
-            .flat_map(|seed| (0..MOST_REPETITIONS).map(move |repetition| seed_of(seed, repetition)))
+            .flat_map(|seed| (0..MAX_REPETITIONS).map(move |repetition| seed_of(seed, repetition)))
             .collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     }

@@ -9,10 +9,10 @@ use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 pub(super) const HOSTS: usize = 256;
 /// Maximum packet length, in bytes.
-const MOST_BYTES: u64 = 1514;
+const MAX_BYTES: u64 = 1514;
 /// Maximum time between a host's packets, in nanoseconds: about three quarters of the load of 10 Gb/s (1.25
 /// bytes per nanosecond).
-const MOST_GAP: u64 = 1664;
+const MAX_GAP: u64 = 1664;
 const DELAY: u64 = 20_000;
 /// Virtual time of a run, in nanoseconds.
 const RUN: u64 = 1_500_000;
@@ -55,12 +55,12 @@ impl World for Star {
         match event {
             Event::Send(host) => {
                 let to = HostId(self.below(HOSTS as u64) as u16);
-                let len = 60 + self.below(MOST_BYTES - 60) as u32;
+                let len = 60 + self.below(MAX_BYTES - 60) as u32;
                 let packet = Packet::from(Outline { len, to, flow: u32::from(host.0), ..Outline::default() });
                 if let Ok(sent) = self.uplinks[usize::from(host.0)].send(packet.wire_len(), now) {
                     queue.schedule(sent.arrives, Event::AtSwitch(packet));
                 }
-                queue.schedule_in(self.below(MOST_GAP), Event::Send(host));
+                queue.schedule_in(self.below(MAX_GAP), Event::Send(host));
             }
             Event::AtSwitch(mut packet) => {
                 if let Ok(forwarded) = self.switch.forward(&mut packet, now) {

@@ -31,7 +31,7 @@ const LEN: usize = 64 << 10;
 const ROUND: u64 = 20_000;
 
 /// Maximum number of rounds until WRITEs are complete.
-const MOST_ROUNDS: usize = 10_000;
+const MAX_ROUNDS: usize = 10_000;
 
 /// Bytes that each connection of one end allocates. The names of the fields are JSON keys.
 #[derive(Clone, Copy, Default, Serialize)]
@@ -244,7 +244,7 @@ impl Lab {
     /// Carries packets until `count` WRITEs are complete; adds the bytes that each end allocates to `grown`.
     fn run_until_complete(&mut self, count: usize, grown: &mut [i64; 2]) -> anyhow::Result<()> {
         let mut left = count;
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             self.carry(0, grown);
             self.carry(1, grown);
             self.now = self.now.plus_nanos(ROUND);
