@@ -47,8 +47,8 @@ pub(super) fn meet(options: &Options) -> anyhow::Result<(Role, TcpStream)> {
     Ok((role, stream))
 }
 
-/// Makes the connection fail if the peer's machine does not answer for [`UNRESPONSIVE_TIMEOUT`], even while nothing is
-/// sent.
+/// Makes the connection fail if the peer's machine does not answer for [`UNRESPONSIVE_TIMEOUT`], even while
+/// nothing is sent.
 fn limit_silence(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, PROBE_INTERVAL)?;
@@ -89,9 +89,9 @@ fn is_silence(error: ErrorKind) -> bool {
     matches!(error, ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
 }
 
-/// Describes why a server cannot listen at an address, if one is asked for, and a port.
-fn why_not_listening(error: &io::Error, asked: Option<IpAddr>, port: u16) -> anyhow::Error {
-    let remedy = match (error.kind(), asked) {
+/// Describes why a server cannot listen at an address, if one was requested, and a port.
+fn why_not_listening(error: &io::Error, requested: Option<IpAddr>, port: u16) -> anyhow::Error {
+    let remedy = match (error.kind(), requested) {
         (ErrorKind::AddrInUse, _) => ": another program has it, choose one by --port".to_owned(),
         (ErrorKind::AddrNotAvailable, Some(address)) => {
             format!(": {address} is not an address of this machine ('nichrome rdma devices' lists them)")
@@ -103,14 +103,14 @@ fn why_not_listening(error: &io::Error, asked: Option<IpAddr>, port: u16) -> any
 
 fn accept(options: &Options) -> anyhow::Result<TcpStream> {
     let everywhere = || IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let asked = options.address()?;
-    let address = SocketAddr::new(asked.unwrap_or_else(everywhere), options.port);
-    let listener = TcpListener::bind(address).or_else(|error| match asked {
+    let requested = options.address()?;
+    let address = SocketAddr::new(requested.unwrap_or_else(everywhere), options.port);
+    let listener = TcpListener::bind(address).or_else(|error| match requested {
         // The machine has no IPv6.
         None => TcpListener::bind((Ipv4Addr::UNSPECIFIED, options.port)),
         Some(_) => Err(error),
     });
-    let listener = listener.map_err(|error| why_not_listening(&error, asked, options.port))?;
+    let listener = listener.map_err(|error| why_not_listening(&error, requested, options.port))?;
     if !options.json || options.port == 0 {
         let port = listener.local_addr()?.port();
         failure::notice(format_args!("nichrome: waiting for a client on TCP port {port}"));

@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn only_requested_changes_take_effect() {
         assert_eq!(in_force(&Impairments::default()), []);
-        let asked = Impairments {
+        let impairments = Impairments {
             delay: "40ms".parse().unwrap(),
             jitter: Some("normal:2ms".parse().unwrap()),
             loss: Some("1%".parse().unwrap()),
@@ -54,7 +54,7 @@ mod tests {
             ("queue", "1000p"),
             ("aqm", "tail-drop"),
         ];
-        assert_eq!(in_force(&asked), values.map(|(name, value)| (name, value.to_owned())));
+        assert_eq!(in_force(&impairments), values.map(|(name, value)| (name, value.to_owned())));
         let trace = Impairments { trace: Some("1\n2\n".parse().unwrap()), ..Impairments::default() };
         assert_eq!(in_force(&trace)[0], ("trace", "2 lines, 12.00mbit on average".to_owned()));
     }

@@ -82,8 +82,8 @@ impl Browser {
 
     /// Returns the value of an expression in the page; waits for the value of a promise.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
-        let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let answer = self.call("Runtime.evaluate", &asked);
+        let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let answer = self.call("Runtime.evaluate", &parameters);
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
         answer["result"]["value"].clone()
     }

@@ -72,12 +72,12 @@ fn is_followed_and_changed(web: &str) {
     browser.wait_until(&format!("!{of}.disabled && {of}.value === '30'"));
     browser.evaluate(&format!("{of}.value = 20; {of}.dispatchEvent(new Event('input'))"));
     browser.wait_until("!is_sending && samples.at(-1).to_left.impairments.queue === '100p'");
-    let asked = browser.evaluate("samples.at(-1)");
+    let state = browser.evaluate("samples.at(-1)");
     let impairments = json!({
         "delay": "20ms", "jitter": "uniform:3ms", "loss": "1%", "rate": "640mbit", "queue": "100p", "aqm": "tail-drop",
     });
-    assert_eq!(asked["to_left"]["impairments"], impairments);
-    assert_eq!(asked["to_right"]["impairments"], json!({ "delay": "5ms", "jitter": "uniform:2ms" }));
+    assert_eq!(state["to_left"]["impairments"], impairments);
+    assert_eq!(state["to_right"]["impairments"], json!({ "delay": "5ms", "jitter": "uniform:2ms" }));
     let of = slider("rate");
     browser.evaluate(&format!("{of}.value = 51; {of}.dispatchEvent(new Event('input'))"));
     browser.wait_until("samples.at(-1).to_left.impairments.rate === undefined");

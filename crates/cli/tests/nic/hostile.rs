@@ -37,7 +37,7 @@ static DATA: [u8; 300_000] = [9; 300_000];
 const GENTLE: f64 = 30_000.0;
 
 /// Returns the duration, the minimum number of SYNs, and the maximum number of frames per second.
-fn asked() -> (Duration, u64, f64) {
+fn load() -> (Duration, u64, f64) {
     match std::env::var("NICHROME_HOSTILE_SECONDS") {
         Ok(text) => {
             let seconds = text.parse().expect("NICHROME_HOSTILE_SECONDS");
@@ -181,7 +181,7 @@ fn send_rubbish(lab: &Lab, card: MacAddr, flood: &Flood) -> u64 {
         .unwrap();
     let mut rubbish = Rubbish::new(card);
     let mut kept: Vec<_> = (0..KEPT).map(|nth| rubbish.next(nth)).collect();
-    let (mut count, begun, (.., rate)) = (0, Instant::now(), asked());
+    let (mut count, begun, (.., rate)) = (0, Instant::now(), load());
     while !flood.stop.load(Ordering::Relaxed) {
         for nth in count..count + BATCH {
             let frame = if nth % 4 == 0 { &kept[nth / 4 % KEPT] } else { rubbish.syn() };
@@ -229,7 +229,7 @@ fn once_still<T: PartialEq>(counts: impl Fn() -> T) -> T {
 /// memory in bytes after the warm-up and at the end.
 fn transfers_meanwhile(lab: &Lab, up: &Up, flood: &Flood) -> (u32, u64, u64) {
     let _ending = Ending(flood);
-    let (time, syns, _) = asked();
+    let (time, syns, _) = load();
     let (begun, mut done, mut warm) = (Instant::now(), 0, None);
     while begun.elapsed() < time || flood.syns.load(Ordering::Relaxed) < syns {
         let family = if done % 2 == 0 { Family::V4 } else { Family::V6 };

@@ -97,8 +97,8 @@ fn bandwidth_uses_all_connections_and_reports_their_memory() {
     for (nth, (qps, depth)) in [(3, 8), (1500, 16)].into_iter().enumerate() {
         for (op_nth, op) in ["write", "send"].into_iter().enumerate() {
             let port = 28_530 + 2 * nth as u16 + op_nth as u16;
-            let asked = format!("--op {op} --size 5000 --qps {qps} --depth {depth} --duration 50ms");
-            let [client, server] = both("bw", port, &asked);
+            let options = format!("--op {op} --size 5000 --qps {qps} --depth {depth} --duration 50ms");
+            let [client, server] = both("bw", port, &options);
             assert_eq!((number(&client, "qps"), number(&server, "qps")), (f64::from(qps), f64::from(qps)));
             assert!(number(&client, "messages") >= f64::from(depth), "{client}");
             assert_eq!(client["bytes_per_qp"].is_u64(), qps >= 1000, "{client}");

@@ -239,8 +239,8 @@ fn sensitivity_does_not_count_agreement_with_a_number_without_tolerance() {
 fn sensitivity_without_statements_has_the_same_formats() {
     let folder = tempdir().unwrap();
     let arguments = ["sensitivity", "lro-netfpga-cpu", "--set", "frame=100", "--samples", "2"];
-    let told = printed(&arguments);
-    assert_eq!(told, "lro-netfpga-cpu: its paper states nothing that could be checked\n");
+    let output = printed(&arguments);
+    assert_eq!(output, "lro-netfpga-cpu: its paper states nothing that could be checked\n");
     let summary = json(&[&arguments[..], &["--out", text(folder.path())]].concat());
     assert_eq!((&summary["experiment"], &summary["samples"]), (&"lro-netfpga-cpu".into(), &2.into()));
     assert_eq!(

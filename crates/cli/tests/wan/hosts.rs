@@ -140,12 +140,12 @@ fn measured_delays_are_no_shorter_than_configured() {
     let (left, right) = (python("echo"), python("send $PEER 50"));
     let (summary, _) =
         room.summary(&["--delay", "20ms", "--to-left", "delay=5ms", "--left", &left, "--right", &right]);
-    for (direction, asked) in [("to_right", 20_000.0), ("to_left", 5_000.0)] {
+    for (direction, configured) in [("to_right", 20_000.0), ("to_left", 5_000.0)] {
         let direction = &summary[direction];
         let [p50, p99, max] =
             ["delay_p50_us", "delay_p99_us", "delay_max_us"].map(|name| float(direction, name));
-        assert_eq!(float(direction, "delay_asked_us"), asked);
-        assert!(asked <= p50 && p50 <= p99 && p99 <= max, "{direction}");
+        assert_eq!(float(direction, "delay_asked_us"), configured);
+        assert!(configured <= p50 && p50 <= p99 && p99 <= max, "{direction}");
         assert!(
             number(direction, "bytes") >= 50 * (14 + 28 + 1) && float(direction, "gbps") > 0.0,
             "{direction}"
@@ -177,8 +177,8 @@ fn a_direction_without_delivered_packets_has_no_delays() {
 #[test]
 fn drawn_jitter_is_reported_apart_from_the_delay_of_order() {
     let right = python("send $PEER 300");
-    let asked = ["--delay", "20ms", "--jitter", "5ms", "--left", &python("echo"), "--right", &right];
-    let (summary, _) = Room::new().summary(&asked);
+    let options = ["--delay", "20ms", "--jitter", "5ms", "--left", &python("echo"), "--right", &right];
+    let (summary, _) = Room::new().summary(&options);
     let of = |name: &str| summary["to_right"][name].as_f64().unwrap();
     assert!((19_000.0..21_000.0).contains(&of("delay_drawn_mean_us")), "{summary}");
     assert!(of("delay_drawn_max_us") <= 25_000.0 && of("kept_in_order_mean_us") > 1_000.0, "{summary}");
@@ -253,7 +253,7 @@ fn none_removes_an_impairment_of_the_file() {
     let file = room.file("all.toml");
     let trace = room.file("trace");
     std::fs::write(&trace, "1\n").unwrap();
-    let asked = [
+    let impairments = [
         ("delay", "1ms"),
         ("jitter", "1ms"),
         ("jitter-order", "reorder"),
@@ -269,15 +269,15 @@ fn none_removes_an_impairment_of_the_file() {
         ("limit", "5"),
         ("order", "mtu,loss,corrupt,duplicate,rate,reorder,delay"),
     ];
-    let lines = asked.map(|(name, value)| format!("{name} = \"{value}\"\n"));
+    let lines = impairments.map(|(name, value)| format!("{name} = \"{value}\"\n"));
     std::fs::write(&file, lines.concat()).unwrap();
-    let names = asked.map(|(name, _)| format!("--{name}"));
+    let names = impairments.map(|(name, _)| format!("--{name}"));
     let nothing = names.iter().flat_map(|name| [name.as_str(), "none"]);
     let arguments: Vec<&str> =
         ["--config", &file].into_iter().chain(nothing).chain(["--right", "true"]).collect();
     assert_eq!(room.summary(&arguments).0["to_right"]["impairments"], serde_json::json!({}));
     let (summary, _) = room.summary(&["--config", &file, "--right", "true"]);
-    assert_eq!(summary["to_right"]["impairments"].as_object().unwrap().len(), asked.len());
+    assert_eq!(summary["to_right"]["impairments"].as_object().unwrap().len(), impairments.len());
 }
 
 #[test]

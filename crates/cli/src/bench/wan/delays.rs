@@ -62,11 +62,11 @@ impl Delays {
 
     /// Measures all delays over mm-delay, up to the first failure. Uses the machine's own network.
     pub(super) fn measure_mahimahi(&mut self, plan: &Plan) {
-        for &asked in plan.delays {
-            match mm_delay(asked) {
+        for &delay_ms in plan.delays {
+            match mm_delay(delay_ms) {
                 Ok(errors) => {
                     let path = "mm-delay, program to program";
-                    self.paths.push(Measured::new(path, asked, &errors, Machine::default()));
+                    self.paths.push(Measured::new(path, delay_ms, &errors, Machine::default()));
                 }
                 Err(error) => {
                     self.mahimahi = Some(format!("{error:#}"));
@@ -79,10 +79,10 @@ impl Delays {
     /// Measures all delays over our path, between the timestamps at the two TAP devices and from program to
     /// program.
     pub(super) fn measure_ours(&mut self, plan: &Plan) -> anyhow::Result<()> {
-        for &asked in plan.delays {
-            let (at_devices, at_programs, machine) = ours(asked, plan.sending)?;
-            self.paths.push(Measured::new("nichrome, TAP to TAP", asked, &at_devices, machine));
-            self.paths.push(Measured::new("nichrome, program to program", asked, &at_programs, machine));
+        for &delay_ms in plan.delays {
+            let (at_devices, at_programs, machine) = ours(delay_ms, plan.sending)?;
+            self.paths.push(Measured::new("nichrome, TAP to TAP", delay_ms, &at_devices, machine));
+            self.paths.push(Measured::new("nichrome, program to program", delay_ms, &at_programs, machine));
         }
         self.paths.sort_by_key(|path| path.asked_ms);
         Ok(())
@@ -120,10 +120,10 @@ struct Machine {
 }
 
 /// Measures the errors between the timestamps, and from program to program.
-fn ours(asked: u64, sending: Duration) -> anyhow::Result<(DelayHistogram, DelayHistogram, Machine)> {
+fn ours(delay_ms: u64, sending: Duration) -> anyhow::Result<(DelayHistogram, DelayHistogram, Machine)> {
     let [left, right] = Side::BOTH;
     let hosts = [Host::new(left, 1500, Offloads::All)?, Host::new(right, 1500, Offloads::All)?];
-    let impairments = Impairments { delay: format!("{asked}ms").parse()?, ..Impairments::default() };
+    let impairments = Impairments { delay: format!("{delay_ms}ms").parse()?, ..Impairments::default() };
     let setup = Setup {
         devices: hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice),
         impairments: &[impairments.clone(), impairments],
@@ -135,7 +135,7 @@ fn ours(asked: u64, sending: Duration) -> anyhow::Result<(DelayHistogram, DelayH
     let socket = hosts[0].run(|| UdpSocket::bind((left.ipv4(), PORT)))??;
     let sender =
         hosts[1].run(|| thread::spawn(move || probe::send((Side::Left.ipv4(), PORT).into(), sending)))?;
-    let errors = probe::receive(&socket, Duration::from_millis(asked))?;
+    let errors = probe::receive(&socket, Duration::from_millis(delay_ms))?;
     sender.join().map_err(|_| anyhow!("the sender has panicked"))??;
     let [to_left, _] = path.stop()?;
     let stolen = before.zip(Ticks::now()).map(|(before, after)| after.stolen_percent_since(before));
@@ -145,16 +145,16 @@ fn ours(asked: u64, sending: Duration) -> anyhow::Result<(DelayHistogram, DelayH
 }
 
 /// Measures the errors from a program inside mm-delay to one outside.
-fn mm_delay(asked: u64) -> anyhow::Result<DelayHistogram> {
+fn mm_delay(delay_ms: u64) -> anyhow::Result<DelayHistogram> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
     let port = socket.local_addr()?.port();
     let nichrome = std::env::current_exe()?;
     let send = format!("'{}' bench wan-probe $MAHIMAHI_BASE:{port}", nichrome.display());
     let mut command = Command::new("mm-delay");
-    command.arg(asked.to_string()).args(["sh", "-c", &send]).stdin(Stdio::null());
+    command.arg(delay_ms.to_string()).args(["sh", "-c", &send]).stdin(Stdio::null());
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let child = child.context("mm-delay, of Mahimahi, cannot be started")?;
-    let errors = probe::receive(&socket, Duration::from_millis(asked))?;
+    let errors = probe::receive(&socket, Duration::from_millis(delay_ms))?;
     let output = child.wait_with_output()?;
     if !output.status.success() || errors.count() == 0 {
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -225,7 +225,7 @@ impl fmt::Display for Delays {
             "error of the delays, {} datagrams/s for {} s: percentiles in µs, and the share of packets by error",
             self.packets_per_second, self.seconds
         )?;
-        write!(f, "{:<30}{:>7}{:>9}{:>9}{:>9} ", "", "asked", "p50", "p99", "max")?;
+        write!(f, "{:<30}{:>7}{:>9}{:>9}{:>9} ", "", "delay", "p50", "p99", "max")?;
         for end in BARS {
             if end.is_finite() { write!(f, "{end:>7}")? } else { write!(f, "{:>7}", "more")? }
         }

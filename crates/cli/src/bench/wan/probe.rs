@@ -63,8 +63,8 @@ pub(super) fn send(to: SocketAddr, duration: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives datagrams until the one without a time; returns the deviations from the delay `asked`.
-pub(super) fn receive(socket: &UdpSocket, asked: Duration) -> io::Result<DelayHistogram> {
+/// Receives datagrams until the one without a time; returns the deviations from `delay`.
+pub(super) fn receive(socket: &UdpSocket, delay: Duration) -> io::Result<DelayHistogram> {
     socket.set_read_timeout(Some(TIMEOUT))?;
     let mut errors = DelayHistogram::new();
     let mut datagram = [0; LEN];
@@ -77,7 +77,7 @@ pub(super) fn receive(socket: &UdpSocket, asked: Duration) -> io::Result<DelayHi
         }
         if let Some(sent) = datagram.first_chunk() {
             let sent = Instant::from_nanos(u64::from_le_bytes(*sent));
-            errors.record((clock::now() - sent).abs_diff(asked));
+            errors.record((clock::now() - sent).abs_diff(delay));
         }
     }
 }
