@@ -1,4 +1,4 @@
 //! Operations on the `gro` engine.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nichrome_fuzz::keep_promises(data, 0));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nichrome_fuzz::run_operations(data, 0));

@@ -23,15 +23,15 @@ const MARGIN: usize = 16;
 const REGION: usize = 32;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    built_again_it_says_the_same(bytes);
+    a_rebuilt_packet_parses_to_the_same(bytes);
     for addresses in [V4, V6] {
         let flow = UdpFlow::to_star(addresses, 0xC000);
-        the_card_keeps_to_its_region(&flow, bytes);
-        a_card_that_wants_tags_does_nothing_without(&flow, bytes);
+        the_card_writes_only_its_region(&flow, bytes);
+        an_authenticating_card_refuses_untagged_packets(&flow, bytes);
     }
 });
 
-fn built_again_it_says_the_same(datagram: &[u8]) {
+fn a_rebuilt_packet_parses_to_the_same(datagram: &[u8]) {
     let Ok((repr, payload, authentication)) = Repr::parse(datagram) else { return };
     assert_eq!(repr.datagram_len(payload.len()), datagram.len());
     assert_eq!(authentication.is_some(), repr.flags.contains(Flags::AUTHENTICATED));
@@ -47,12 +47,12 @@ fn built_again_it_says_the_same(datagram: &[u8]) {
         None => writer.finish(&flow, check),
     };
     assert_eq!(written, built.len());
-    assert!(authentication.is_some() || check.is_right(&flow, &built));
+    assert!(authentication.is_some() || check.is_valid(&flow, &built));
     assert_eq!(Repr::parse(&built), Ok((repr, payload, authentication)));
 }
 
 /// Returns the bytes with an early expiry, and a correct check in place of the last four.
-fn believable(flow: &UdpFlow, bytes: &[u8]) -> Vec<u8> {
+fn with_valid_check(flow: &UdpFlow, bytes: &[u8]) -> Vec<u8> {
     let mut datagram = bytes.to_vec();
     if let Some(stamp) = datagram.get_mut(12..14) {
         stamp[0] = 0;
@@ -91,8 +91,8 @@ fn slots(datagram: &[u8]) -> ResultSlots {
     slots
 }
 
-fn the_card_keeps_to_its_region(flow: &UdpFlow, bytes: &[u8]) {
-    let datagram = believable(flow, bytes);
+fn the_card_writes_only_its_region(flow: &UdpFlow, bytes: &[u8]) {
+    let datagram = with_valid_check(flow, bytes);
     let mut memory = ByteMemory::new(BASE, MARGIN + REGION + MARGIN);
     let mut buffer = [0; 128];
     let received = Datagram { flow: *flow, traffic_class: TrafficClass(0), bytes: &datagram };
@@ -108,13 +108,14 @@ fn the_card_keeps_to_its_region(flow: &UdpFlow, bytes: &[u8]) {
     };
     assert_eq!(answer.route.flow.addresses.dst(), flow.addresses.src());
     let answer_bytes = &buffer[..answer.len];
-    assert!(PacketCheck::new(EPOCH).is_right(&answer.route.flow, answer_bytes));
-    let (Ok((said, data, None)), Ok((asked, _, None))) = (Repr::parse(answer_bytes), Repr::parse(&datagram))
+    assert!(PacketCheck::new(EPOCH).is_valid(&answer.route.flow, answer_bytes));
+    let (Ok((answer, data, None)), Ok((request, _, None))) =
+        (Repr::parse(answer_bytes), Repr::parse(&datagram))
     else {
         panic!("an answer of {answer_bytes:?} to {datagram:?}")
     };
-    assert_eq!((said.connection, said.sequence), (asked.connection, asked.sequence));
-    match (asked.message, said.message) {
+    assert_eq!((answer.connection, answer.sequence), (request.connection, request.sequence));
+    match (request.message, answer.message) {
         (Message::Rdp(_), Message::Ra(Ok(before))) => assert_eq!(before, 0),
         (Message::Gd(_, len), Message::Sdp(Ok(()))) => assert_eq!(usize::from(len), data.len()),
         (Message::Aop(..), Message::Sdp(Ok(()))) => assert_eq!(data, [0; 8]),
@@ -122,12 +123,12 @@ fn the_card_keeps_to_its_region(flow: &UdpFlow, bytes: &[u8]) {
         | (Message::Gd(..) | Message::Aop(..), Message::Sdp(Err(_))) => {
             assert!(region.iter().all(|byte| *byte == 0));
         }
-        (asked, said) => panic!("{said:?} in answer to {asked:?}"),
+        (request, answer) => panic!("{answer:?} in answer to {request:?}"),
     }
 }
 
-fn a_card_that_wants_tags_does_nothing_without(flow: &UdpFlow, bytes: &[u8]) {
-    let datagram = believable(flow, bytes);
+fn an_authenticating_card_refuses_untagged_packets(flow: &UdpFlow, bytes: &[u8]) {
+    let datagram = with_valid_check(flow, bytes);
     let mut memory = ByteMemory::new(BASE, MARGIN + REGION + MARGIN);
     let received = Datagram { flow: *flow, traffic_class: TrafficClass(0), bytes: &datagram };
     let secret = ServerSecret::new([0x5E; 16]);

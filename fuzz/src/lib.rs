@@ -24,7 +24,7 @@ impl Choose for Input<'_> {
 ///
 /// # Panics
 /// The engine violates an invariant.
-pub fn keep_promises(data: &[u8], nth: u32) {
+pub fn run_operations(data: &[u8], nth: u32) {
     let mut input = Input(Unstructured::new(data));
     if let Err(broken) = generated::run(&mut input, nth, u64::MAX) {
         panic!("{broken}");

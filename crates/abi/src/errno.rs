@@ -82,7 +82,7 @@ impl From<RegisterError> for Errno {
     fn from(error: RegisterError) -> Self {
         match error {
             RegisterError::Object(error) => error.into(),
-            RegisterError::NotThere { .. } => Self(libc::EFAULT),
+            RegisterError::NotMapped { .. } => Self(libc::EFAULT),
             RegisterError::NeedsLocalWrite | RegisterError::Rights(_) | RegisterError::Range { .. } => {
                 Self::INVALID
             }

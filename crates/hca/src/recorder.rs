@@ -117,8 +117,8 @@ impl Recorder {
         now: Instant,
     ) -> Result<(), WriteError> {
         let ident = match self.icrc.check(flow, datagram) {
-            IcrcCheck::RightFor(ident) if flow.dst_port == ROCE_PORT => ident,
-            IcrcCheck::RightFor(_) | IcrcCheck::Right | IcrcCheck::Wrong => 0,
+            IcrcCheck::ValidForIdent(ident) if flow.dst_port == ROCE_PORT => ident,
+            IcrcCheck::ValidForIdent(_) | IcrcCheck::Valid | IcrcCheck::Wrong => 0,
         };
         self.packet.clear();
         if ip_packet(flow, traffic_class, ident, datagram, &mut self.packet).is_none() {

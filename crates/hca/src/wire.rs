@@ -446,7 +446,7 @@ impl Wire {
         for_each_staged(&self.outgoing, local, |datagram, hop_limit| {
             let mut parcel = Parcel::new(datagram, hop_limit);
             if datagram.flow.dst_port == ROCE_PORT
-                && let IcrcCheck::RightFor(ident) = paths.icrc.check(&datagram.flow, datagram.bytes)
+                && let IcrcCheck::ValidForIdent(ident) = paths.icrc.check(&datagram.flow, datagram.bytes)
             {
                 paths.icrc.change_ident(&mut parcel.bytes, ident);
             }

@@ -11,8 +11,8 @@ use nichrome_hca::{AdapterConfig, Place};
 use nichrome_port::uninterrupted;
 use nichrome_wire::AddressPair;
 use nichrome_wire::cm::{
-    Attribute, CommId, CommIds, Drep, Dreq, Ece, GSI_QKEY, Guid, Mad, Message, PrivateData, Rej,
-    RejectReason, Rejected, Rep, Req, Rtu, TimeExponent, TransactionId,
+    Attribute, CommId, CommIds, Drep, Dreq, Ece, GSI_QKEY, Guid, Mad, Message, PrivateData, Rej, RejMessage,
+    RejectReason, Rep, Req, Rtu, TimeExponent, TransactionId,
 };
 use nichrome_wire::rdma::{
     Bth, BthFlags, DatagramWriter, Deth, Message as Packet, PKey, Psn, QKey, QpNumber, ROCE_PORT, Repr,
@@ -125,7 +125,7 @@ fn rep(transaction: TransactionId, ids: CommIds, data: &[u8]) -> Mad {
     Mad { transaction, message: Message::Rep(rep) }
 }
 
-fn rej(transaction: TransactionId, ids: CommIds, rejected: Rejected) -> Mad {
+fn rej(transaction: TransactionId, ids: CommIds, rejected: RejMessage) -> Mad {
     let rej = Rej {
         ids,
         rejected,
@@ -154,7 +154,8 @@ fn drep(transaction: TransactionId, ids: CommIds) -> Mad {
 /// Every message that could end a connection, with its own identifiers. A DREQ names the victim's queue pair.
 fn endings(transaction: TransactionId, ids: CommIds, victims: QpNumber) -> Vec<Mad> {
     let disconnect = dreq(transaction, ids, victims);
-    let rejections = [Rejected::Req, Rejected::Rep, Rejected::Other].map(|of| rej(transaction, ids, of));
+    let rejections =
+        [RejMessage::Req, RejMessage::Rep, RejMessage::Other].map(|of| rej(transaction, ids, of));
     [&rejections[..], &[disconnect, drep(transaction, ids)]].concat()
 }
 

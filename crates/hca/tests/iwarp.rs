@@ -270,7 +270,7 @@ fn answer_reads(mut peer: TcpStream) {
         let response = Segment {
             is_last: true,
             opcode: Opcode::ReadResponse,
-            place: wire::Place::Tagged { stag: STag(number), offset: 0 },
+            destination: wire::SegmentDestination::Tagged { stag: STag(number), offset: 0 },
         };
         let len = response.header_len() + 8;
         let mut fpdu = vec![0; fpdu_len(len)];

@@ -147,7 +147,7 @@ struct SumLong<'a>(&'a [u8]);
 impl SumLong<'_> {
     /// Bytes that are summed at once: the sum of their 16-bit words has at most 31 bits, so a 32-bit lane
     /// cannot overflow.
-    const MOST: usize = 1 << 16;
+    const MAX_BYTES: usize = 1 << 16;
 }
 
 impl WithSimd for SumLong<'_> {
@@ -158,7 +158,7 @@ impl WithSimd for SumLong<'_> {
         if size_of::<S::u32s>() == size_of::<u32>() || cfg!(target_endian = "big") {
             return sum_without_vectors(self.0);
         }
-        self.0.chunks(Self::MOST).map(|part| sum_vectors(simd, part)).sum()
+        self.0.chunks(Self::MAX_BYTES).map(|part| sum_vectors(simd, part)).sum()
     }
 }
 
@@ -245,8 +245,9 @@ mod tests {
     #[test]
     fn parts_of_a_long_buffer_add_up() {
         let bytes: Vec<u8> =
-            (0..2 * SumLong::MOST as u32 + 100).map(|nth| (nth ^ (nth >> 8)) as u8 | 0xE0).collect();
-        for len in [SumLong::MOST, 2 * SumLong::MOST].into_iter().flat_map(|len| len - 70..len + 70) {
+            (0..2 * SumLong::MAX_BYTES as u32 + 100).map(|nth| (nth ^ (nth >> 8)) as u8 | 0xE0).collect();
+        for len in [SumLong::MAX_BYTES, 2 * SumLong::MAX_BYTES].into_iter().flat_map(|len| len - 70..len + 70)
+        {
             assert_eq!(checksum(&bytes[..len]), reference(&bytes[..len]), "{len} bytes");
         }
     }

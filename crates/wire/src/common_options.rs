@@ -29,8 +29,8 @@ impl CommonOptions {
             return Self::None;
         }
         match options.as_array::<12>() {
-            Some(usual) if array(usual, 0) == ALIGNED_TIMESTAMPS => {
-                Self::Timestamps { value: be32(usual, 4), echo: be32(usual, 8) }
+            Some(aligned) if array(aligned, 0) == ALIGNED_TIMESTAMPS => {
+                Self::Timestamps { value: be32(aligned, 4), echo: be32(aligned, 8) }
             }
             _ => Self::classify_any(options),
         }

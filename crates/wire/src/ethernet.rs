@@ -163,7 +163,7 @@ pub enum EthernetError {
     #[error("the frame has an 802.3 length, {0}, and no EtherType")]
     Length(u16),
     /// The payload's EtherType announces a VLAN tag, and the tags before it allow another one there.
-    #[error("EtherType {0} announces a VLAN tag and cannot stand for a payload")]
+    #[error("EtherType {0} is a VLAN tag's, not a payload's")]
     TagAsPayload(EtherType),
 }
 

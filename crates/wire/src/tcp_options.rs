@@ -39,7 +39,7 @@ pub enum OptionError {
         length: usize,
     },
     /// [`TcpOption::Unknown`], to be written, has a known kind.
-    #[error("TCP option kind {kind} is not an unknown one")]
+    #[error("TCP option kind {kind} is known and cannot be written as unknown")]
     KnownKind {
         /// The option's kind.
         kind: u8,

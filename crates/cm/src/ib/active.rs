@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use nichrome_wire::Instant;
 use nichrome_wire::cm::{
-    CommId, CommIds, Ece, Gid, Message, Mra, Path, PrivateData, Received, RejectReason, Rejected, Rep, Req,
-    ServiceId, TimeExponent, TransportService,
+    CommId, CommIds, Ece, Gid, Message, Mra, MraMessage, Path, PrivateData, RejMessage, RejectReason, Rep,
+    Req, ServiceId, TimeExponent, TransportService,
 };
 use nichrome_wire::rdma::{PKey, PathMtu, Psn, QKey, QpNumber};
 
@@ -115,14 +115,14 @@ impl Connections {
         let Some(connection) = self.of_peer(rep.ids.remote, own, peer) else {
             self.counters.unexpected += 1;
             let ids = CommIds { local: rep.ids.remote, remote: rep.ids.local };
-            self.refuse(own, peer, rej(ids, Rejected::Rep, RejectReason::INVALID_COMM_ID));
+            self.refuse(own, peer, rej(ids, RejMessage::Rep, RejectReason::INVALID_COMM_ID));
             return None;
         };
         let (id, owner) = (connection.local, connection.owner);
         match connection.state {
             State::ReqSent if rep.ids.local != CommId::NONE => {}
             State::RepReceived if connection.remote == rep.ids.local => {
-                let mra = connection.mra(Received::Rep, self.config.service_timeout);
+                let mra = connection.mra(MraMessage::Rep, self.config.service_timeout);
                 self.counters.duplicates += 1;
                 self.send(id, mra);
                 return None;
@@ -147,7 +147,7 @@ impl Connections {
             self.of_qp(peer, rep.qp).filter(|other| other.remote_guid == rep.guid).map(|other| other.local);
         if let Some(stale) = stale {
             let ids = CommIds { local: id, remote: rep.ids.local };
-            self.refuse(own, peer, rej(ids, Rejected::Rep, RejectReason::STALE));
+            self.refuse(own, peer, rej(ids, RejMessage::Rep, RejectReason::STALE));
             self.disconnect(stale, now);
             return None;
         }
@@ -181,13 +181,13 @@ impl Connections {
     pub(super) fn receive_mra(&mut self, own: IpAddr, peer: IpAddr, mra: &Mra, now: Instant) {
         let connection = match mra.received {
             // The receiver of a REQ names its connection here for the first time.
-            Received::Req => self.of_peer(mra.ids.remote, own, peer),
-            Received::Rep | Received::Other => self.named(mra.ids, own, peer),
+            MraMessage::Req => self.of_peer(mra.ids.remote, own, peer),
+            MraMessage::Rep | MraMessage::Other => self.named(mra.ids, own, peer),
         };
         let id = connection.filter(|connection| {
             matches!(
                 (mra.received, connection.state),
-                (Received::Req, State::ReqSent) | (Received::Rep, State::RepSent)
+                (MraMessage::Req, State::ReqSent) | (MraMessage::Rep, State::RepSent)
             )
         });
         let Some(id) = id.map(|connection| connection.local) else {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nichrome_wire::Instant;
 use nichrome_wire::cm::{
-    CommId, Drep, Dreq, Mad, Message, PrivateData, Rej, RejectReason, Rejected, TransactionId,
+    CommId, Drep, Dreq, Mad, Message, PrivateData, Rej, RejMessage, RejectReason, TransactionId,
 };
 use nichrome_wire::rdma::QpNumber;
 
@@ -124,10 +124,10 @@ impl Connections {
                 .of_remote(peer, rej.ids.local)
                 .filter(|connection| connection.own_address == own)
                 .filter(|connection| [CommId::NONE, connection.local].contains(&rej.ids.remote)),
-            (_, Rejected::Req) => self
+            (_, RejMessage::Req) => self
                 .of_peer(rej.ids.remote, own, peer)
                 .filter(|connection| connection.state == State::ReqSent),
-            (_, Rejected::Rep | Rejected::Other) => self.named(rej.ids, own, peer),
+            (_, RejMessage::Rep | RejMessage::Other) => self.named(rej.ids, own, peer),
         };
         let Some((id, owner, state)) =
             connection.map(|connection| (connection.local, connection.owner, connection.state))

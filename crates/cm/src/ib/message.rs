@@ -1,14 +1,14 @@
 //! Builds messages from a connection's fields.
 
 use nichrome_wire::cm::{
-    CommId, CommIds, Drep, Dreq, Guid, Message, Mra, PrivateData, Received, Rej, RejectReason, Rejected, Rtu,
-    TimeExponent,
+    CommId, CommIds, Drep, Dreq, Guid, Message, Mra, MraMessage, PrivateData, Rej, RejMessage, RejectReason,
+    Rtu, TimeExponent,
 };
 
 use super::connection::{Connection, State};
 
 impl Connection {
-    pub(super) fn mra(&self, received: Received, service_timeout: TimeExponent) -> Message {
+    pub(super) fn mra(&self, received: MraMessage, service_timeout: TimeExponent) -> Message {
         Message::Mra(Mra { ids: self.ids(), received, service_timeout, private_data: PrivateData::default() })
     }
 
@@ -23,12 +23,12 @@ impl Connection {
 
     pub(super) fn rej(&self, reason: RejectReason, private_data: PrivateData<148>) -> Message {
         let rejected = match self.state {
-            State::ReqReceived => Rejected::Req,
-            State::RepReceived => Rejected::Rep,
-            _ => Rejected::Other,
+            State::ReqReceived => RejMessage::Req,
+            State::RepReceived => RejMessage::Rep,
+            _ => RejMessage::Other,
         };
         // IBA 12.6.7.2: the identifier of a rejected REQ's receiver is not known to the sender.
-        let local = if rejected == Rejected::Req { CommId::NONE } else { self.local };
+        let local = if rejected == RejMessage::Req { CommId::NONE } else { self.local };
         let ids = CommIds { local, remote: self.remote };
         Message::Rej(Rej { private_data, ..rej(ids, rejected, reason) })
     }
@@ -38,13 +38,13 @@ impl Connection {
     /// connection.
     pub(super) fn timed_out(&self, guid: Guid) -> Message {
         let (information_len, information) = information(&guid.0.to_be_bytes());
-        let rej = rej(self.ids(), Rejected::Other, RejectReason::TIMEOUT);
+        let rej = rej(self.ids(), RejMessage::Other, RejectReason::TIMEOUT);
         Message::Rej(Rej { information_len, information, ..rej })
     }
 }
 
 /// A rejection without data.
-pub(super) fn rej(ids: CommIds, rejected: Rejected, reason: RejectReason) -> Rej {
+pub(super) fn rej(ids: CommIds, rejected: RejMessage, reason: RejectReason) -> Rej {
     Rej {
         ids,
         rejected,

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use nichrome_wire::Instant;
 use nichrome_wire::cm::{
-    CommId, CommIds, Gid, Mad, Message, PrivateData, PrivateDataError, Received, Rej, RejectReason, Rejected,
-    Rep, Req, Rtu, TransactionId,
+    CommId, CommIds, Gid, Mad, Message, MraMessage, PrivateData, PrivateDataError, Rej, RejMessage,
+    RejectReason, Rep, Req, Rtu, TransactionId,
 };
 use nichrome_wire::rdma::QKey;
 
@@ -41,7 +41,7 @@ impl Connections {
         }
         if req.path_mtu > self.config.max_path_mtu {
             let (information_len, information) = information(&[self.config.max_path_mtu as u8 + 1]);
-            let rej = rej(ids_of(req), Rejected::Req, RejectReason::INVALID_MTU);
+            let rej = rej(ids_of(req), RejMessage::Req, RejectReason::INVALID_MTU);
             self.refuse(own, peer, Rej { information_len, information, ..rej });
             return None;
         }
@@ -63,13 +63,13 @@ impl Connections {
         let Some(connection) = self.get(id) else { return };
         match connection.state {
             State::ReqReceived => {
-                let mra = connection.mra(Received::Req, self.config.service_timeout);
+                let mra = connection.mra(MraMessage::Req, self.config.service_timeout);
                 self.send(id, mra);
             }
             State::Refused => self.send_again(id),
             State::TimeWait => {
                 let ids = CommIds { local: CommId::NONE, remote: connection.remote };
-                self.send(id, Message::Rej(rej(ids, Rejected::Req, RejectReason::STALE)));
+                self.send(id, Message::Rej(rej(ids, RejMessage::Req, RejectReason::STALE)));
             }
             // The REP is retransmitted by its own timer.
             _ => {}
@@ -78,7 +78,7 @@ impl Connections {
 
     /// Rejects a request without keeping state.
     pub(crate) fn refuse_request(&mut self, request: &Request, reason: RejectReason) {
-        let rej = rej(ids_of(&request.req), Rejected::Req, reason);
+        let rej = rej(ids_of(&request.req), RejMessage::Req, reason);
         self.refuse(request.own_address, request.peer_address, rej);
     }
 

@@ -36,7 +36,7 @@ pub(crate) enum Urgency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
     /// Added, without an event.
-    Quietly,
+    WithoutEvent,
     /// Added; an event is due now.
     Event,
     /// Added; an event is due at this time, or earlier by further completions.
@@ -118,7 +118,7 @@ impl CompletionQueue {
             Some(Notify::Solicited) => urgency == Urgency::Solicited || completion.status != Status::Success,
         };
         self.entries.push_back(completion);
-        if wanted { self.gather(at) } else { Added::Quietly }
+        if wanted { self.gather(at) } else { Added::WithoutEvent }
     }
 
     fn gather(&mut self, at: Instant) -> Added {
@@ -132,7 +132,7 @@ impl CompletionQueue {
             self.due = Some(due);
             return Added::EventAt(due);
         }
-        Added::Quietly
+        Added::WithoutEvent
     }
 
     fn disarm(&mut self) {
@@ -189,16 +189,16 @@ mod tests {
     #[test]
     fn each_event_is_requested() {
         let mut cq = CompletionQueue::new(8);
-        assert_eq!(add(&mut cq, 1), Added::Quietly);
+        assert_eq!(add(&mut cq, 1), Added::WithoutEvent);
         cq.arm(Notify::Any);
-        assert_eq!([add(&mut cq, 2), add(&mut cq, 3)], [Added::Event, Added::Quietly]);
+        assert_eq!([add(&mut cq, 2), add(&mut cq, 3)], [Added::Event, Added::WithoutEvent]);
     }
 
     #[test]
     fn solicited_waits_for_solicited_or_an_error() {
         let mut cq = CompletionQueue::new(8);
         cq.arm(Notify::Solicited);
-        assert_eq!(add(&mut cq, 1), Added::Quietly);
+        assert_eq!(add(&mut cq, 1), Added::WithoutEvent);
         assert_eq!(cq.add(completion(Status::Success, 2), Urgency::Solicited), Added::Event);
         cq.arm(Notify::Solicited);
         assert_eq!(cq.add(completion(Status::Flushed, 3), Urgency::Plain), Added::Event);
@@ -213,7 +213,7 @@ mod tests {
         cq.moderation = Moderation { count: 3, period_us: 10 };
         cq.arm(Notify::Any);
         let due = Instant::from_nanos(11_000);
-        assert_eq!([add(&mut cq, 1), add(&mut cq, 2)], [Added::EventAt(due), Added::Quietly]);
+        assert_eq!([add(&mut cq, 1), add(&mut cq, 2)], [Added::EventAt(due), Added::WithoutEvent]);
         assert_eq!(add(&mut cq, 3), Added::Event);
         assert_eq!(cq.release(due), Released::Nothing);
         cq.arm(Notify::Any);
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn an_overflowed_queue_stays_in_error() {
         let mut cq = CompletionQueue::new(1);
-        assert_eq!([add(&mut cq, 1), add(&mut cq, 2)], [Added::Quietly, Added::Overflow]);
+        assert_eq!([add(&mut cq, 1), add(&mut cq, 2)], [Added::WithoutEvent, Added::Overflow]);
         assert!(cq.poll().is_some_and(|completion| completion.wr_id == 1));
         assert_eq!(add(&mut cq, 3), Added::Lost);
     }

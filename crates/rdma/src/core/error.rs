@@ -119,8 +119,8 @@ pub enum RegisterError {
         len: u64,
     },
     /// Some of the memory does not exist.
-    #[error("not all of the {len} bytes at {address:#x} are the program's memory")]
-    NotThere {
+    #[error("the {len} bytes at {address:#x} are not all mapped")]
+    NotMapped {
         /// First address.
         address: u64,
         /// Length in bytes.

@@ -55,13 +55,13 @@ impl<T> KeyTable<T> {
     }
 
     #[inline]
-    fn place(&self, key: u32) -> usize {
+    fn slot_index(&self, key: u32) -> usize {
         (key >> 8 & self.mask) as usize
     }
 
     #[inline]
     pub(crate) fn get(&self, key: u32) -> Option<&T> {
-        match self.slots.get(self.place(key))? {
+        match self.slots.get(self.slot_index(key))? {
             Some(slot) if slot.key == key => Some(&slot.value),
             _ => None,
         }
@@ -74,8 +74,8 @@ impl<T> KeyTable<T> {
 
     #[inline]
     fn slot_mut(&mut self, key: u32) -> Option<&mut Slot<T>> {
-        let place = self.place(key);
-        self.slots.get_mut(place)?.as_mut().filter(|slot| slot.key == key)
+        let index = self.slot_index(key);
+        self.slots.get_mut(index)?.as_mut().filter(|slot| slot.key == key)
     }
 
     /// Adds an object; returns its key. The caller adds no more than [`MAX_KEYS`](Self::MAX_KEYS).
@@ -115,7 +115,7 @@ impl<T> KeyTable<T> {
     fn vacant_key(&mut self) -> u32 {
         loop {
             let key = self.random.next_u32();
-            let vacant = matches!(self.slots.get(self.place(key)), Some(None));
+            let vacant = matches!(self.slots.get(self.slot_index(key)), Some(None));
             if vacant && !RESERVED.contains(&(key >> 8)) {
                 return key;
             }
@@ -123,15 +123,15 @@ impl<T> KeyTable<T> {
     }
 
     fn put(&mut self, slot: Slot<T>) {
-        let place = self.place(slot.key);
-        if let Some(empty) = self.slots.get_mut(place) {
+        let index = self.slot_index(slot.key);
+        if let Some(empty) = self.slots.get_mut(index) {
             *empty = Some(slot);
         }
     }
 
     fn take(&mut self, key: u32) -> Option<Slot<T>> {
-        let place = self.place(key);
-        self.slots.get_mut(place)?.take_if(|slot| slot.key == key)
+        let index = self.slot_index(key);
+        self.slots.get_mut(index)?.take_if(|slot| slot.key == key)
     }
 
     /// Doubles the slots. The mask gains a bit, so an object keeps its slot or moves up by the previous

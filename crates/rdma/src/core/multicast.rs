@@ -71,8 +71,8 @@ impl Groups {
     ) -> Result<GroupChange, MulticastError> {
         let index = self.position(address).ok_or(MulticastError::NotAttached)?;
         let members = &mut self.groups[index].members;
-        let place = members.iter().position(|member| *member == qp).ok_or(MulticastError::NotAttached)?;
-        members.remove(place);
+        let member = members.iter().position(|member| *member == qp).ok_or(MulticastError::NotAttached)?;
+        members.remove(member);
         if !members.is_empty() {
             return Ok(GroupChange::None);
         }

@@ -23,16 +23,16 @@ impl QpNumbers {
 
     /// Returns the number of the queue pair at `index`, which is below `count`.
     pub(crate) fn number_of(&self, index: u32) -> QpNumber {
-        let place = self.start + index;
-        let place = if place < self.count { place } else { place - self.count };
-        QpNumber::new(self.first + place).unwrap_or_default()
+        let offset = self.start + index;
+        let offset = if offset < self.count { offset } else { offset - self.count };
+        QpNumber::new(self.first + offset).unwrap_or_default()
     }
 
     /// Returns the index of the queue pair with this number; `None` outside the range.
     #[inline]
     pub(crate) fn index_of(&self, number: QpNumber) -> Option<u32> {
-        let place = number.value().checked_sub(self.first).filter(|place| *place < self.count)?;
-        Some(if place < self.start { place + self.count - self.start } else { place - self.start })
+        let offset = number.value().checked_sub(self.first).filter(|offset| *offset < self.count)?;
+        Some(if offset < self.start { offset + self.count - self.start } else { offset - self.start })
     }
 }
 

@@ -100,7 +100,7 @@ pub struct Bind {
 
 /// The identity of an access: a queue pair and its protection domain.
 #[derive(Clone, Copy)]
-pub(crate) struct Asker {
+pub(crate) struct Accessor {
     pub(crate) domain: Handle<kind::Domain>,
     pub(crate) qp: Handle<kind::Qp>,
 }
@@ -297,31 +297,31 @@ impl Protection {
     #[inline]
     pub(crate) fn remote(
         &self,
-        asker: Asker,
+        accessor: Accessor,
         key: RKey,
         address: u64,
         len: u64,
         right: Access,
     ) -> Result<u64, Refusal> {
         match self.named(key.0)? {
-            Named::Region(region) => region.reach(asker.domain, address, len, right),
+            Named::Region(region) => region.reach(accessor.domain, address, len, right),
             Named::Window(window) => {
-                let binding = window.open_to(asker, right)?;
+                let binding = window.open_to(accessor, right)?;
                 let within = binding.region_address(address, len)?;
                 let region = self.region_of(binding.region())?;
-                region.reach(asker.domain, within, len, Access::NONE)
+                region.reach(accessor.domain, within, len, Access::NONE)
             }
         }
     }
 
     /// Checks that a peer's key grants a right, at any address.
-    pub(crate) fn grants(&self, asker: Asker, key: RKey, right: Access) -> Result<(), Refusal> {
+    pub(crate) fn grants(&self, accessor: Accessor, key: RKey, right: Access) -> Result<(), Refusal> {
         match self.named(key.0)? {
-            Named::Region(region) => region.reach(asker.domain, region.io_address, 0, right).map(drop),
+            Named::Region(region) => region.reach(accessor.domain, region.io_address, 0, right).map(drop),
             Named::Window(window) => {
-                let binding = window.open_to(asker, right)?;
+                let binding = window.open_to(accessor, right)?;
                 let region = self.region_of(binding.region())?;
-                region.reach(asker.domain, region.io_address, 0, Access::NONE).map(drop)
+                region.reach(accessor.domain, region.io_address, 0, Access::NONE).map(drop)
             }
         }
     }
@@ -344,10 +344,10 @@ impl Protection {
     }
 
     /// Binds a window to a part of a region (IBA 10.6.7.2.2).
-    pub(crate) fn bind(&mut self, asker: Asker, bind: Bind) -> Result<RKey, Refusal> {
+    pub(crate) fn bind(&mut self, accessor: Accessor, bind: Bind) -> Result<RKey, Refusal> {
         let Named::Window(window) = self.named(bind.window.0)? else { return Err(Refusal::Key) };
-        window.may_be_bound(asker, bind)?;
-        let binding = if bind.len == 0 { None } else { Some(self.binding(asker, bind)?) };
+        window.may_be_bound(accessor, bind)?;
+        let binding = if bind.len == 0 { None } else { Some(self.binding(accessor, bind)?) };
         if let Some(binding) = &binding {
             self.region_of_mut(binding.region())?.windows += 1;
         }
@@ -361,9 +361,9 @@ impl Protection {
         Ok(RKey(key))
     }
 
-    fn binding(&self, asker: Asker, bind: Bind) -> Result<Binding, Refusal> {
+    fn binding(&self, accessor: Accessor, bind: Bind) -> Result<Binding, Refusal> {
         let region = self.region_of(bind.region)?;
-        region.reach(asker.domain, bind.address, bind.len, Access::WINDOW_BIND)?;
+        region.reach(accessor.domain, bind.address, bind.len, Access::WINDOW_BIND)?;
         if bind.access.lets_peers_change() && !region.access.contains(Access::LOCAL_WRITE) {
             return Err(Refusal::Right);
         }
@@ -373,23 +373,28 @@ impl Protection {
         }
         let (access, io_address, len) = (bind.access, bind.address, bind.len);
         let key = NonZeroU32::new(bind.region.0).ok_or(Refusal::Key)?;
-        Ok(Binding { region: key, qp: asker.qp, access, io_address, len })
+        Ok(Binding { region: key, qp: accessor.qp, access, io_address, len })
     }
 
     /// Invalidates a key. Peers can invalidate windows that were bound on their own queue pair, and regions
     /// with [`Access::INVALIDATE`].
-    pub(crate) fn invalidate(&mut self, asker: Asker, key: RKey, by: Invalidator) -> Result<(), Refusal> {
+    pub(crate) fn invalidate(
+        &mut self,
+        accessor: Accessor,
+        key: RKey,
+        by: Invalidator,
+    ) -> Result<(), Refusal> {
         let window = match self.named_mut(key.0)? {
-            Named::Region(region) => return region.invalidate(asker),
+            Named::Region(region) => return region.invalidate(accessor),
             Named::Window(window) => window,
         };
-        if window.domain != asker.domain {
+        if window.domain != accessor.domain {
             return Err(Refusal::Owner);
         }
         if window.kind == WindowKind::One {
             return Err(Refusal::State);
         }
-        let theirs = |binding: &mut Binding| by == Invalidator::Program || binding.qp == asker.qp;
+        let theirs = |binding: &mut Binding| by == Invalidator::Program || binding.qp == accessor.qp;
         match window.binding.take_if(theirs) {
             Some(binding) => self.release(Some(&binding)),
             None if window.binding.is_some() => return Err(Refusal::Owner),
@@ -401,8 +406,8 @@ impl Protection {
 }
 
 impl Region {
-    fn invalidate(&mut self, asker: Asker) -> Result<(), Refusal> {
-        if self.domain != asker.domain {
+    fn invalidate(&mut self, accessor: Accessor) -> Result<(), Refusal> {
+        if self.domain != accessor.domain {
             return Err(Refusal::Owner);
         }
         if !self.access.contains(Access::INVALIDATE) || self.windows > 0 {
@@ -438,17 +443,17 @@ impl Region {
 }
 
 impl Window {
-    fn open_to(&self, asker: Asker, right: Access) -> Result<&Binding, Refusal> {
+    fn open_to(&self, accessor: Accessor, right: Access) -> Result<&Binding, Refusal> {
         let binding = self.binding.as_ref().ok_or(Refusal::State)?;
-        if self.domain != asker.domain || self.kind == WindowKind::Two && binding.qp != asker.qp {
+        if self.domain != accessor.domain || self.kind == WindowKind::Two && binding.qp != accessor.qp {
             return Err(Refusal::Owner);
         }
         if binding.access.contains(right) { Ok(binding) } else { Err(Refusal::Right) }
     }
 
     /// Checks the window's rules of binding (IBA o10-36.2.2, o10-37.2.30, C10-72, o10-37.2.40).
-    fn may_be_bound(&self, asker: Asker, bind: Bind) -> Result<(), Refusal> {
-        if self.domain != asker.domain {
+    fn may_be_bound(&self, accessor: Accessor, bind: Bind) -> Result<(), Refusal> {
+        if self.domain != accessor.domain {
             return Err(Refusal::Owner);
         }
         let allowed = match self.kind {

@@ -10,7 +10,7 @@ use crate::core::drain::Drain;
 use crate::core::event::Event;
 use crate::core::kind;
 use crate::core::memory::Memory;
-use crate::core::protection::{Asker, Refusal};
+use crate::core::protection::{Accessor, Refusal};
 use crate::core::receive_queue::{ReceiveQueue, ReceiveSlot, SharedReceiveQueue};
 use crate::core::send_queue::{Pieces, Scatter, SendQueue};
 use crate::core::slab::{Handle, Slab};
@@ -141,7 +141,7 @@ pub(crate) struct QueuePair {
     pub(crate) cq_overrun: bool,
     pub(crate) drain: Drain,
     /// The queue pair is in the device's transmit queue.
-    pub(crate) in_line: bool,
+    pub(crate) in_transmit_queue: bool,
     /// No packets are sent or received until the transport is negotiated.
     pub(crate) on_hold: bool,
     /// The transport was negotiated.
@@ -153,8 +153,8 @@ pub(crate) struct QueuePair {
 impl QueuePair {
     /// Returns the identity that protection checks accesses for.
     #[inline]
-    pub(crate) fn asker(&self) -> Asker {
-        Asker { domain: self.domain, qp: self.handle }
+    pub(crate) fn accessor(&self) -> Accessor {
+        Accessor { domain: self.domain, qp: self.handle }
     }
 
     /// Returns the path MTU: bytes of payload in a full packet.
@@ -167,7 +167,7 @@ impl QueuePair {
     /// protection domain and completion queue (IBA annex A14). Returns false if the target's XRC domain has
     /// no such queue.
     #[inline]
-    pub(crate) fn turn_to<M: Memory>(&mut self, srq: SrqNumber, verbs: &Verbs<M>) -> bool {
+    pub(crate) fn switch_srq<M: Memory>(&mut self, srq: SrqNumber, verbs: &Verbs<M>) -> bool {
         let found = self.xrc.and_then(|domain| verbs.srq_of(domain, srq));
         let Some((handle, queue, xrc)) = found.and_then(|(handle, queue)| Some((handle, queue, queue.xrc?)))
         else {

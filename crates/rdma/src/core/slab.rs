@@ -75,7 +75,7 @@ impl<T, K> Slab<T, K> {
     }
 
     /// Returns an upper bound of all indices in use.
-    pub(crate) fn places(&self) -> u32 {
+    pub(crate) fn entry_count(&self) -> u32 {
         self.entries.len() as u32
     }
 
@@ -193,9 +193,9 @@ mod tests {
     fn objects_and_indices_are_counted() {
         let mut slab: Slab<u8> = Slab::new(1000);
         let handles: Vec<_> = (0..3).filter_map(|n| slab.insert(|_| n)).collect();
-        assert_eq!((slab.len(), slab.places()), (3, 3));
+        assert_eq!((slab.len(), slab.entry_count()), (3, 3));
         slab.remove(handles[1]);
-        assert_eq!((slab.len(), slab.places()), (2, 3));
+        assert_eq!((slab.len(), slab.entry_count()), (2, 3));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::cq::{Added, CompletionQueue, Released, Urgency};
 use super::event::Event;
 use super::memory::Memory;
 use super::numbers::QpNumbers;
-use super::protection::{Asker, Invalidator, Protection, Refusal};
+use super::protection::{Accessor, Invalidator, Protection, Refusal};
 use super::receive_queue::{ReceiveSlot, SharedReceiveQueue};
 use super::send_queue::Pieces;
 use super::slab::{Handle, Slab};
@@ -156,7 +156,7 @@ impl<M: Memory> Verbs<M> {
             self.counters.completions_in_error += 1;
         }
         match queue.add(completion, urgency) {
-            Added::Quietly => true,
+            Added::WithoutEvent => true,
             Added::Event => {
                 self.events.push_back(Event::Completion(cq));
                 true
@@ -177,14 +177,14 @@ impl<M: Memory> Verbs<M> {
     ///
     /// # Errors
     /// The status with which the request completes.
-    pub(crate) fn execute_local(&mut self, asker: Asker, operation: &Operation) -> Result<(), Status> {
+    pub(crate) fn execute_local(&mut self, accessor: Accessor, operation: &Operation) -> Result<(), Status> {
         match *operation {
             Operation::LocalInvalidate(key) => {
-                let done = self.protection.invalidate(asker, key, Invalidator::Program);
+                let done = self.protection.invalidate(accessor, key, Invalidator::Program);
                 done.map_err(|_| Status::LocalQpOperation)
             }
             Operation::BindWindow(bind) => {
-                self.protection.bind(asker, bind).map(drop).map_err(|_| Status::WindowBind)
+                self.protection.bind(accessor, bind).map(drop).map_err(|_| Status::WindowBind)
             }
             _ => Ok(()),
         }

@@ -11,7 +11,7 @@
 //! | `datagrams.rs`, `streams.rs` | receiving |
 //! | `management.rs` | datagrams of queue pair 1 |
 //! | `multicast.rs` | multicast groups |
-//! | `line.rs` | transmitting, timers |
+//! | `transmit_queue.rs` | transmitting, timers |
 //! | `xrc.rs` | XRC domains, their shared receive queues and target queue pairs |
 //! | `transports.rs` | the list of transports, static dispatch to them |
 //! | `config.rs` | the configuration |
@@ -21,7 +21,6 @@ pub(crate) mod config;
 mod datagrams;
 #[cfg(test)]
 mod framed;
-mod line;
 mod management;
 mod multicast;
 mod objects;
@@ -31,6 +30,7 @@ mod regions;
 mod send_form;
 mod set_up;
 mod streams;
+mod transmit_queue;
 mod transports;
 mod xrc;
 
@@ -87,7 +87,7 @@ pub struct Device<M> {
     numbers: QpNumbers,
     groups: Groups,
     /// The transmit queue: queue pairs that may have packets to send, in round-robin order.
-    line: VecDeque<u32>,
+    transmit_queue: VecDeque<u32>,
     /// A timer per queue pair.
     wheel: TimingWheel<TICK>,
     transports: Transports,
@@ -121,7 +121,7 @@ impl<M: Memory> Device<M> {
             qps_of: Members::default(),
             numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed, "queue pair numbers"),
             groups: Groups::new(limits.groups, limits.group_members),
-            line: VecDeque::new(),
+            transmit_queue: VecDeque::new(),
             wheel: TimingWheel::new(0),
             transports: Transports::new(&environment, &config),
             environment,

@@ -273,7 +273,7 @@ impl<M: Memory> Device<M> {
         let Self { qps, transports, verbs, .. } = self;
         let transport = qps.remove(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         let qp = transport.dissolve(transports, verbs);
-        let qp = self.turned_back(qp);
+        let qp = self.restore_xrc_objects(qp);
         self.wheel.cancel(handle.index());
         self.leave(qp.domain);
         self.qps_of.remove(qp.domain, handle.index());
@@ -346,7 +346,7 @@ fn queue_pair(
         receiving: None,
         cq_overrun: false,
         drain: Drain::Running,
-        in_line: false,
+        in_transmit_queue: false,
         on_hold: false,
         is_blocked: false,
         is_set_up: false,

@@ -101,7 +101,7 @@ impl<M: Memory> Device<M> {
             return Err(RegisterError::Range { address, len });
         }
         if paging == Paging::AtRegistration && !self.verbs.memory.covers(address, len) {
-            return Err(RegisterError::NotThere { address, len });
+            return Err(RegisterError::NotMapped { address, len });
         }
         let (windows, validity) = (0, Validity::Valid);
         Ok(Region { domain, access, io_address, address, len, windows, validity })

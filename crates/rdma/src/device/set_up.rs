@@ -113,7 +113,7 @@ impl<M: Memory> Device<M> {
     pub fn card_state_bytes(&self) -> usize {
         let mut bytes = 0;
         for_each_transport!(&self.transports, |shared, _Endpoint| bytes += shared.state_bytes());
-        for index in 0..self.qps.places() {
+        for index in 0..self.qps.entry_count() {
             let Some(transport) = self.qps.at(index) else { continue };
             bytes += for_endpoint!(transport, |endpoint| endpoint.state_bytes());
         }

@@ -117,7 +117,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Returns a queue pair; restores the objects that an XRC target was created with.
-    pub(super) fn turned_back(&self, mut qp: QueuePair) -> QueuePair {
+    pub(super) fn restore_xrc_objects(&self, mut qp: QueuePair) -> QueuePair {
         if let Some(&XrcDomain { domain, cq, .. }) = qp.xrc.and_then(|xrc| self.xrc_domains.get(xrc)) {
             qp.receives = Receives::Own(ReceiveQueue::new(0, 0));
             (qp.domain, qp.receive_cq) = (domain, cq);

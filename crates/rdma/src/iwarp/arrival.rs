@@ -5,7 +5,7 @@
 //! whole segment is checked before its first part is placed, and the access of the rest again with each
 //! further part. A message completes when its last segment is complete.
 
-use nichrome_wire::iwarp::{Opcode, Place, Segment, fpdu_len};
+use nichrome_wire::iwarp::{Opcode, Segment, SegmentDestination, fpdu_len};
 
 /// Minimum bytes of a part: for fewer bytes, keeping them until the rest arrives costs less than placing
 /// them.
@@ -89,12 +89,12 @@ impl Begun {
         let (mut segment, _) = Segment::parse(&self.header).ok()?;
         let (len, placed) = (usize::from(self.len), self.placed);
         let left = len.checked_sub(segment.header_len() + usize::from(placed))?;
-        let start = match &mut segment.place {
-            Place::Tagged { offset, .. } => {
+        let start = match &mut segment.destination {
+            SegmentDestination::Tagged { offset, .. } => {
                 *offset = offset.wrapping_add(placed.into());
                 *offset
             }
-            Place::Untagged { offset, .. } => {
+            SegmentDestination::Untagged { offset, .. } => {
                 *offset = offset.wrapping_add(placed.into());
                 u64::from(*offset)
             }

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::fault::{Fault, Faulty};
 use super::link::{Link, Stage};
 use super::requester::is_carried;
-use super::responder::Taken;
+use super::responder::SegmentOutcome;
 use super::shared::IwarpShared;
 use super::states;
 use super::stream::Stream;
@@ -88,7 +88,7 @@ impl Endpoint for IwarpQp {
         }
         let mut rest = bytes;
         if let Some(Link { stage: Stage::Open, begun: Some(begun), .. }) = self.link {
-            rest = &rest[self.take_part(begun, rest, verbs)..];
+            rest = &rest[self.place_part(begun, rest, verbs)..];
             if self.link.as_ref().is_some_and(|link| link.begun.is_some()) {
                 return bytes.len() - rest.len();
             }
@@ -96,21 +96,21 @@ impl Endpoint for IwarpQp {
         while let Some(Link { stage: Stage::Open, reader, .. }) = self.link {
             let fpdu = match reader.peek(rest, &mut shared.unmarked) {
                 Ok(Some(fpdu)) => fpdu,
-                Ok(None) => return bytes.len() - rest.len() + self.take_front(rest, verbs),
+                Ok(None) => return bytes.len() - rest.len() + self.place_front(rest, verbs),
                 Err(error) => {
                     self.fail(Fault::fpdu(error), None, verbs);
                     break;
                 }
             };
-            match self.take(fpdu.ulpdu, verbs) {
-                Ok(Taken::Processed) => {
+            match self.process_ulpdu(fpdu.ulpdu, verbs) {
+                Ok(SegmentOutcome::Processed) => {
                     rest = &rest[fpdu.len..];
                     if let Some(link) = &mut self.link {
                         link.reader = fpdu.next;
                     }
-                    self.whole_taken(verbs);
+                    self.segment_complete(verbs);
                 }
-                Ok(Taken::NoReceive) => {
+                Ok(SegmentOutcome::NoReceive) => {
                     self.is_starved = true;
                     return bytes.len() - rest.len();
                 }

@@ -133,7 +133,7 @@ impl FpduReader {
 mod tests {
     use super::super::terms::Role;
     use super::*;
-    use nichrome_wire::iwarp::{MessageNumber, Opcode, Place, STag};
+    use nichrome_wire::iwarp::{MessageNumber, Opcode, STag, SegmentDestination};
 
     #[test]
     fn markers_in_the_longest_segments_point_to_their_fpdu() {
@@ -149,8 +149,9 @@ mod tests {
             max_ulpdu: Terms::LONGEST_ULPDU,
         };
         let (mut writer, mut buffer, mut marked) = (FpduWriter::new(&terms), vec![0; 1 << 20], Vec::new());
-        let place = Place::Untagged { message: MessageNumber(1), offset: 0, invalidate: STag(0) };
-        let segment = Segment { is_last: true, opcode: Opcode::Send, place };
+        let destination =
+            SegmentDestination::Untagged { message: MessageNumber(1), offset: 0, invalidate: STag(0) };
+        let segment = Segment { is_last: true, opcode: Opcode::Send, destination };
         let len = writer.payload_len(segment.header_len(), 1 << 20, buffer.len(), buffer.len()).unwrap();
         let written = writer.write(&segment, len, &mut buffer, &mut marked, |_| Ok::<_, ()>(())).unwrap();
         let last = (written - 1) / MARKER_INTERVAL * MARKER_INTERVAL;

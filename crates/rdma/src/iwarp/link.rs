@@ -75,15 +75,15 @@ impl Link {
     /// Records that an FPDU has arrived. Returns true if it is the first.
     #[inline]
     pub(super) fn received(&mut self) -> bool {
-        self.opening.peer_heard();
+        self.opening.peer_fpdu_received();
         !std::mem::replace(&mut self.has_received, true)
     }
 
     /// Takes the TERMINATE to send.
     pub(super) fn take_terminate(&mut self) -> Option<Outgoing> {
         let payload = self.terminate.take()?;
-        let (opcode, place) = (Opcode::Terminate, untagged(MessageNumber::FIRST));
-        Some(Outgoing::Whole(Segment { is_last: true, opcode, place }, Body::Terminate(payload)))
+        let (opcode, destination) = (Opcode::Terminate, untagged(MessageNumber::FIRST));
+        Some(Outgoing::Whole(Segment { is_last: true, opcode, destination }, Body::Terminate(payload)))
     }
 
     /// Ends an open stream.

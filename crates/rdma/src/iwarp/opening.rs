@@ -86,7 +86,7 @@ impl Opening {
 
     /// Records that an FPDU of the peer has arrived: ends the wait and the repetitions.
     #[inline]
-    pub(super) fn peer_heard(&mut self) {
+    pub(super) fn peer_fpdu_received(&mut self) {
         (self.is_silent, self.is_to_wait, self.due) = (false, false, None);
         if self.sent > 0 {
             self.outgoing = None;

@@ -15,8 +15,8 @@
 use std::collections::VecDeque;
 
 use nichrome_wire::iwarp::{
-    AtomicOperation, AtomicRequest, AtomicResponse, MessageNumber, Opcode, Place, ReadRequest, STag, Segment,
-    TerminateCode,
+    AtomicOperation, AtomicRequest, AtomicResponse, MessageNumber, Opcode, ReadRequest, STag, Segment,
+    SegmentDestination, TerminateCode,
 };
 
 use super::arrival::Arrived;
@@ -123,17 +123,19 @@ impl Requester {
 
     /// Returns the ready-to-receive message. It takes no request from the send queue (RFC 6581 section 9).
     pub(super) fn ready_to_receive(&mut self, message: RtrMessage) -> Outgoing {
-        let (opcode, place, body) = match message {
+        let (opcode, destination, body) = match message {
             RtrMessage::Send => (Opcode::Send, untagged(advance(&mut self.next_send)), Body::Empty),
             // Receivers ignore the STag of an empty message; siw sends 1.
-            RtrMessage::Write => (Opcode::Write, Place::Tagged { stag: STag(1), offset: 0 }, Body::Empty),
+            RtrMessage::Write => {
+                (Opcode::Write, SegmentDestination::Tagged { stag: STag(1), offset: 0 }, Body::Empty)
+            }
             RtrMessage::Read => {
                 let number = self.await_response(Awaited::Read, None, (0, 0), true);
                 let request = ReadRequest { sink: STag(number.0), ..ReadRequest::default() };
                 (Opcode::ReadRequest, untagged(number), Body::ReadRequest(request.to_bytes()))
             }
         };
-        Outgoing::Whole(Segment { is_last: true, opcode, place }, body)
+        Outgoing::Whole(Segment { is_last: true, opcode, destination }, body)
     }
 
     /// Adds a request to queue 1 that waits for its response; returns its number.
@@ -161,8 +163,8 @@ impl Requester {
                 if !self.local_may_run(work) {
                     break;
                 }
-                let (asker, operation) = (context.qp.asker(), work.operation);
-                let done = context.verbs.execute_local(asker, &operation);
+                let (accessor, operation) = (context.qp.accessor(), work.operation);
+                let done = context.verbs.execute_local(accessor, &operation);
                 done.map_or_else(Progress::Failed, |()| Progress::Done)
             } else if self.is_carried(context.qp, work) {
                 break;
@@ -223,7 +225,7 @@ impl Requester {
             Operation::WriteWithImmediate(_, data) if self.cursor.data_has_left => {
                 let is_solicited = work.flags.contains(SendFlags::SOLICITED);
                 let opcode = if is_solicited { Opcode::ImmediateSolicited } else { Opcode::Immediate };
-                let segment = Segment { is_last: true, opcode, place: untagged(self.next_send) };
+                let segment = Segment { is_last: true, opcode, destination: untagged(self.next_send) };
                 Some(Outgoing::Whole(segment, Body::immediate(data)))
             }
             _ => self.data(work),
@@ -243,24 +245,27 @@ impl Requester {
         let offset = self.cursor.sent;
         let message = self.next_send;
         let is_solicited = work.flags.contains(SendFlags::SOLICITED);
-        let (opcode, place) = match work.operation {
+        let (opcode, destination) = match work.operation {
             Operation::Write(remote) | Operation::WriteWithImmediate(remote, _) => {
                 let stag = STag(remote.rkey.0);
-                (Opcode::Write, Place::Tagged { stag, offset: remote.address.wrapping_add(offset.into()) })
+                (
+                    Opcode::Write,
+                    SegmentDestination::Tagged { stag, offset: remote.address.wrapping_add(offset.into()) },
+                )
             }
             Operation::Send => {
                 let opcode = if is_solicited { Opcode::SendSolicited } else { Opcode::Send };
-                (opcode, Place::Untagged { message, offset, invalidate: STag(0) })
+                (opcode, SegmentDestination::Untagged { message, offset, invalidate: STag(0) })
             }
             Operation::SendWithInvalidate(key) => {
                 let opcode =
                     if is_solicited { Opcode::SendSolicitedInvalidate } else { Opcode::SendInvalidate };
-                (opcode, Place::Untagged { message, offset, invalidate: STag(key.0) })
+                (opcode, SegmentDestination::Untagged { message, offset, invalidate: STag(key.0) })
             }
             _ => return None,
         };
         let origin = Origin::Send { source: work.source, offset };
-        Some(Outgoing::Data(Data { opcode, place, origin, left: work.len - offset }))
+        Some(Outgoing::Data(Data { opcode, destination, origin, left: work.len - offset }))
     }
 
     /// Returns the READ request for the next buffer.
@@ -273,7 +278,7 @@ impl Requester {
             source: STag(remote.rkey.0),
             source_offset: remote.address.wrapping_add(self.cursor.sent.into()),
         };
-        let segment = Segment { is_last: true, opcode: Opcode::ReadRequest, place: untagged(number) };
+        let segment = Segment { is_last: true, opcode: Opcode::ReadRequest, destination: untagged(number) };
         Outgoing::Whole(segment, Body::ReadRequest(request.to_bytes()))
     }
 
@@ -289,7 +294,7 @@ impl Requester {
         let number = self.next_request;
         let (stag, offset) = (STag(remote.rkey.0), remote.address);
         let request = AtomicRequest { id: number.0, stag, offset, operation };
-        let segment = Segment { is_last: true, opcode: Opcode::AtomicRequest, place: untagged(number) };
+        let segment = Segment { is_last: true, opcode: Opcode::AtomicRequest, destination: untagged(number) };
         Some(Outgoing::Whole(segment, Body::AtomicRequest(request.to_bytes())))
     }
 
@@ -400,7 +405,9 @@ impl Requester {
         payload: Arrived<'_>,
         context: &mut Context<'_, M>,
     ) -> Result<(), Fault> {
-        let Place::Tagged { stag, offset } = segment.place else { return Err(TerminateCode::OPCODE.into()) };
+        let SegmentDestination::Tagged { stag, offset } = segment.destination else {
+            return Err(TerminateCode::OPCODE.into());
+        };
         let read = self.outstanding.front_mut().filter(|request| request.kind == Awaited::Read);
         let read = read.ok_or(TerminateCode::OPCODE)?;
         if stag.0 != read.number.0 {
@@ -437,14 +444,14 @@ impl Requester {
         }
         let bytes =
             <&[u8; AtomicResponse::LEN]>::try_from(payload).map_err(|_| TerminateCode::UNSPECIFIED)?;
-        let AtomicResponse { id, before } = AtomicResponse::from_bytes(bytes);
+        let AtomicResponse { id, original_value } = AtomicResponse::from_bytes(bytes);
         if id != request.number.0 || offset != 0 {
             return Err(TerminateCode::MESSAGE_OFFSET.into());
         }
         self.next_atomic_response = message.next();
         let index = request.work.map(|work| work.wrapping_sub(self.retired) as usize);
         if let Some(index) = index {
-            self.place(index, 0, &before.to_ne_bytes(), context)?;
+            self.place(index, 0, &original_value.to_ne_bytes(), context)?;
         }
         self.response_ends(index, context);
         Ok(())

@@ -10,8 +10,8 @@
 //! | immediate data takes a receive, and reports the bytes of the WRITE before it | RFC 7306 section 6 |
 
 use nichrome_wire::iwarp::{
-    AtomicRequest, AtomicResponse, IMMEDIATE_LEN, MessageNumber, Opcode, Place, ReadRequest, STag, Segment,
-    TerminateCode,
+    AtomicRequest, AtomicResponse, IMMEDIATE_LEN, MessageNumber, Opcode, ReadRequest, STag, Segment,
+    SegmentDestination, TerminateCode,
 };
 use nichrome_wire::rdma::{ImmediateData, RKey};
 
@@ -61,7 +61,7 @@ struct Write {
 
 /// The result of a valid segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum SegmentOutcome {
     /// It was processed.
     Processed,
     /// It is of a message for which no receive is posted. Nothing has changed.
@@ -100,8 +100,10 @@ impl Responder {
         segment: &Segment,
         payload: Arrived<'_>,
         context: &mut Context<'_, M>,
-    ) -> Result<Taken, Fault> {
-        let Place::Tagged { stag, offset } = segment.place else { return Err(TerminateCode::OPCODE.into()) };
+    ) -> Result<SegmentOutcome, Fault> {
+        let SegmentDestination::Tagged { stag, offset } = segment.destination else {
+            return Err(TerminateCode::OPCODE.into());
+        };
         let begun = self.write.unwrap_or(Write { stag, offset, received: 0 });
         if begun.stag != stag {
             return Err(TerminateCode::TAGGED_STAG.into());
@@ -117,7 +119,7 @@ impl Responder {
             if !qp.settings.access.contains(Access::REMOTE_WRITE) {
                 return Err(Fault::tagged(Refusal::Right));
             }
-            let at = verbs.protection.remote(qp.asker(), key(stag), offset, left, Access::REMOTE_WRITE);
+            let at = verbs.protection.remote(qp.accessor(), key(stag), offset, left, Access::REMOTE_WRITE);
             let written =
                 at.and_then(|at| verbs.memory.write(at, payload.bytes).map_err(|_| Refusal::Bounds));
             written.map_err(Fault::tagged)?;
@@ -130,7 +132,7 @@ impl Responder {
         } else {
             Some(Write { stag, offset: offset.wrapping_add(len), received })
         };
-        Ok(Taken::Processed)
+        Ok(SegmentOutcome::Processed)
     }
 
     /// Processes a segment of a SEND, or a part of one.
@@ -140,8 +142,8 @@ impl Responder {
         segment: &Segment,
         payload: Arrived<'_>,
         context: &mut Context<'_, M>,
-    ) -> Result<Taken, Fault> {
-        let Place::Untagged { message, offset, invalidate } = segment.place else {
+    ) -> Result<SegmentOutcome, Fault> {
+        let SegmentDestination::Untagged { message, offset, invalidate } = segment.destination else {
             return Err(TerminateCode::OPCODE.into());
         };
         let received = self.check_send(segment.opcode, message, offset)?;
@@ -166,7 +168,7 @@ impl Responder {
             let notice = end_of_send(segment.opcode, invalidate, context)?;
             complete(CompletedOperation::Receive, total, notice, segment.opcode, context);
         }
-        Ok(Taken::Processed)
+        Ok(SegmentOutcome::Processed)
     }
 
     /// Checks that a segment is the next one of queue 0; returns how many bytes of its message came before
@@ -185,9 +187,9 @@ impl Responder {
         }
     }
 
-    fn no_receive(&self) -> Result<Taken, Fault> {
+    fn no_receive(&self) -> Result<SegmentOutcome, Fault> {
         match self.without_receive {
-            WithoutReceive::Wait => Ok(Taken::NoReceive),
+            WithoutReceive::Wait => Ok(SegmentOutcome::NoReceive),
             WithoutReceive::Terminate => Err(TerminateCode::NO_BUFFER.into()),
         }
     }
@@ -198,8 +200,8 @@ impl Responder {
         segment: &Segment,
         payload: &[u8],
         context: &mut Context<'_, M>,
-    ) -> Result<Taken, Fault> {
-        let Place::Untagged { message, offset, .. } = segment.place else {
+    ) -> Result<SegmentOutcome, Fault> {
+        let SegmentDestination::Untagged { message, offset, .. } = segment.destination else {
             return Err(TerminateCode::OPCODE.into());
         };
         if !self.extended || self.send.is_some() {
@@ -216,12 +218,12 @@ impl Responder {
         let len = std::mem::take(&mut self.written);
         let notice = Some(Notice::Immediate(ImmediateData(*data)));
         complete(CompletedOperation::ReceiveWithWrite, len, notice, segment.opcode, context);
-        Ok(Taken::Processed)
+        Ok(SegmentOutcome::Processed)
     }
 
     /// Checks that a segment is the next message of queue 1, and that the IRD allows it.
     fn check_request(&mut self, segment: &Segment) -> Result<MessageNumber, Fault> {
-        let Place::Untagged { message, offset, .. } = segment.place else {
+        let SegmentDestination::Untagged { message, offset, .. } = segment.destination else {
             return Err(TerminateCode::OPCODE.into());
         };
         if message != self.next_request {
@@ -241,7 +243,7 @@ impl Responder {
         segment: &Segment,
         payload: &[u8],
         context: &mut Context<'_, M>,
-    ) -> Result<Taken, Fault> {
+    ) -> Result<SegmentOutcome, Fault> {
         let number = self.check_request(segment)?;
         let bytes = <&[u8; ReadRequest::LEN]>::try_from(payload).map_err(|_| TerminateCode::UNSPECIFIED)?;
         let request = ReadRequest::from_bytes(bytes);
@@ -254,11 +256,11 @@ impl Responder {
                 return Err(Fault::remote(Refusal::Right));
             }
             let found =
-                verbs.protection.remote(qp.asker(), key(request.source), source, len, Access::REMOTE_READ);
+                verbs.protection.remote(qp.accessor(), key(request.source), source, len, Access::REMOTE_READ);
             found.map_err(Fault::remote)?;
         }
         self.responses.push_read(number, request);
-        Ok(Taken::Processed)
+        Ok(SegmentOutcome::Processed)
     }
 
     /// Processes an atomic request.
@@ -267,7 +269,7 @@ impl Responder {
         segment: &Segment,
         payload: &[u8],
         context: &mut Context<'_, M>,
-    ) -> Result<Taken, Fault> {
+    ) -> Result<SegmentOutcome, Fault> {
         if !self.extended {
             return Err(TerminateCode::OPCODE.into());
         }
@@ -279,16 +281,16 @@ impl Responder {
             return Err(Fault::remote(Refusal::Right));
         }
         let (stag, offset) = (key(request.stag), request.offset);
-        let found = verbs.protection.remote(qp.asker(), stag, offset, 8, Access::REMOTE_ATOMIC);
+        let found = verbs.protection.remote(qp.accessor(), stag, offset, 8, Access::REMOTE_ATOMIC);
         let is_aligned = |at: &u64| at.is_multiple_of(8) && offset.is_multiple_of(8);
         let at = found.and_then(|at| Some(at).filter(is_aligned).ok_or(Refusal::Bounds));
         let updated = at.and_then(|at| {
             let update = verbs.memory.update(at, |value| applied(request.operation, value));
             update.map_err(|_| Refusal::Bounds)
         });
-        let before = updated.map_err(Fault::remote)?;
-        self.responses.push_atomic(AtomicResponse { id: request.id, before });
-        Ok(Taken::Processed)
+        let original_value = updated.map_err(Fault::remote)?;
+        self.responses.push_atomic(AtomicResponse { id: request.id, original_value });
+        Ok(SegmentOutcome::Processed)
     }
 
     /// Forgets the messages that have begun, and the responses.
@@ -307,8 +309,8 @@ fn end_of_send<M: Memory>(
     if !matches!(opcode, Opcode::SendInvalidate | Opcode::SendSolicitedInvalidate) {
         return Ok(None);
     }
-    let (asker, rkey) = (context.qp.asker(), RKey(invalidate.0));
-    match context.verbs.protection.invalidate(asker, rkey, Invalidator::Peer) {
+    let (accessor, rkey) = (context.qp.accessor(), RKey(invalidate.0));
+    match context.verbs.protection.invalidate(accessor, rkey, Invalidator::Peer) {
         Ok(()) => Ok(Some(Notice::Invalidated(rkey))),
         Err(_) => {
             let fault = Fault { code: TerminateCode::INVALIDATE, kind: FaultKind::Access };

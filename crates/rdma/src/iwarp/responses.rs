@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use nichrome_wire::iwarp::{
-    AtomicResponse, MessageNumber, Opcode, Place, ReadRequest, STag, Segment, TerminateCode,
+    AtomicResponse, MessageNumber, Opcode, ReadRequest, STag, Segment, SegmentDestination, TerminateCode,
 };
 use nichrome_wire::rdma::RKey;
 
@@ -64,17 +64,19 @@ impl Responses {
         Some(match self.queue.front()? {
             Response::Read(_, request) => {
                 let sent = u64::from(self.sent);
-                let place =
-                    Place::Tagged { stag: request.sink, offset: request.sink_offset.wrapping_add(sent) };
+                let destination = SegmentDestination::Tagged {
+                    stag: request.sink,
+                    offset: request.sink_offset.wrapping_add(sent),
+                };
                 let address = request.source_offset.wrapping_add(sent);
                 let origin = Origin::Remote { rkey: RKey(request.source.0), address };
                 let (opcode, left) = (Opcode::ReadResponse, request.len - self.sent);
-                Outgoing::Data(Data { opcode, place, origin, left })
+                Outgoing::Data(Data { opcode, destination, origin, left })
             }
             Response::Atomic(response) => {
-                let (opcode, place) = (Opcode::AtomicResponse, untagged(self.next_atomic));
+                let (opcode, destination) = (Opcode::AtomicResponse, untagged(self.next_atomic));
                 Outgoing::Whole(
-                    Segment { is_last: true, opcode, place },
+                    Segment { is_last: true, opcode, destination },
                     Body::AtomicResponse(response.to_bytes()),
                 )
             }
@@ -104,7 +106,7 @@ impl Responses {
         let Some(Response::Read(number, request)) = self.queue.front() else {
             return (fault, fault::terminate(fault.code, None));
         };
-        let segment = Segment { is_last: true, opcode: Opcode::ReadRequest, place: untagged(*number) };
+        let segment = Segment { is_last: true, opcode: Opcode::ReadRequest, destination: untagged(*number) };
         let mut ulpdu = [0; Segment::UNTAGGED_LEN + ReadRequest::LEN];
         if let Some(body) = segment.write(&mut ulpdu) {
             body.copy_from_slice(&request.to_bytes());

@@ -1,7 +1,8 @@
 //! The next segment to send.
 
 use nichrome_wire::iwarp::{
-    AtomicRequest, AtomicResponse, IMMEDIATE_LEN, MessageNumber, Opcode, Place, ReadRequest, STag, Segment,
+    AtomicRequest, AtomicResponse, IMMEDIATE_LEN, MessageNumber, Opcode, ReadRequest, STag, Segment,
+    SegmentDestination,
 };
 use nichrome_wire::rdma::{ImmediateData, RKey};
 
@@ -19,7 +20,7 @@ pub(super) enum Outgoing {
 pub(super) struct Data {
     pub(super) opcode: Opcode,
     /// The destination of the next segment's payload.
-    pub(super) place: Place,
+    pub(super) destination: SegmentDestination,
     pub(super) origin: Origin,
     /// Bytes of the message that have not left.
     pub(super) left: u32,
@@ -47,7 +48,7 @@ impl Data {
     /// Returns the header of the next segment if it carries `len` bytes.
     #[inline]
     pub(super) fn segment(&self, len: usize) -> Segment {
-        Segment { is_last: len == self.left as usize, opcode: self.opcode, place: self.place }
+        Segment { is_last: len == self.left as usize, opcode: self.opcode, destination: self.destination }
     }
 }
 
@@ -71,7 +72,7 @@ impl Body {
     }
 }
 
-/// Returns the place of a message of one segment.
-pub(super) fn untagged(message: MessageNumber) -> Place {
-    Place::Untagged { message, offset: 0, invalidate: STag(0) }
+/// Returns the destination of a message of one segment.
+pub(super) fn untagged(message: MessageNumber) -> SegmentDestination {
+    SegmentDestination::Untagged { message, offset: 0, invalidate: STag(0) }
 }

@@ -2,14 +2,14 @@
 //! errors.
 
 use nichrome_wire::Instant;
-use nichrome_wire::iwarp::{Opcode, Place, Segment, TerminateCode, Terminated};
+use nichrome_wire::iwarp::{Opcode, Segment, SegmentDestination, TerminateCode, Terminated};
 
 use super::arrival::{Arrived, Begun};
 use super::context::Context;
 use super::fault::{self, Fault, FaultKind, Faulty};
 use super::link::Link;
 use super::requester::Requester;
-use super::responder::{Responder, Taken};
+use super::responder::{Responder, SegmentOutcome};
 use super::segment::{Data, Origin, Outgoing};
 use super::shared::IwarpShared;
 use super::terms::{RtrMessage, Terms};
@@ -235,16 +235,16 @@ impl Stream {
         segment: &Segment,
         payload: Arrived<'_>,
         verbs: &mut Verbs<M>,
-    ) -> Result<Taken, Fault> {
+    ) -> Result<SegmentOutcome, Fault> {
         let Self { qp, requester, responder, .. } = self;
         let context = &mut Context { qp, verbs };
-        match (segment.opcode, segment.place) {
+        match (segment.opcode, segment.destination) {
             (Opcode::Write, _) if !requester.is_within_response() => {
                 responder.write(segment, payload, context)
             }
             (Opcode::ReadResponse, _) if !responder.is_within_write() => {
                 requester.read_response(segment, payload, context)?;
-                Ok(Taken::Processed)
+                Ok(SegmentOutcome::Processed)
             }
             (Opcode::Write | Opcode::ReadResponse, _) => Err(TerminateCode::OPCODE.into()),
             (
@@ -259,9 +259,9 @@ impl Stream {
                 responder.immediate(segment, payload.bytes, context)
             }
             (Opcode::AtomicRequest, _) => responder.atomic(segment, payload.bytes, context),
-            (Opcode::AtomicResponse, Place::Untagged { message, offset, .. }) => {
+            (Opcode::AtomicResponse, SegmentDestination::Untagged { message, offset, .. }) => {
                 requester.atomic_response((message, offset), payload.bytes, context)?;
-                Ok(Taken::Processed)
+                Ok(SegmentOutcome::Processed)
             }
             (Opcode::AtomicResponse | Opcode::Terminate, _) => Err(TerminateCode::OPCODE.into()),
         }
@@ -291,15 +291,19 @@ impl Stream {
 
     /// Parses and processes a DDP segment.
     #[inline]
-    pub(super) fn take<M: Memory>(&mut self, ulpdu: &[u8], verbs: &mut Verbs<M>) -> Result<Taken, Fault> {
+    pub(super) fn process_ulpdu<M: Memory>(
+        &mut self,
+        ulpdu: &[u8],
+        verbs: &mut Verbs<M>,
+    ) -> Result<SegmentOutcome, Fault> {
         let (segment, payload) = Segment::parse(ulpdu).map_err(|error| Fault::segment(error, ulpdu))?;
         if segment.opcode == Opcode::Terminate {
             self.terminated(payload, verbs);
-            return Ok(Taken::Processed);
+            return Ok(SegmentOutcome::Processed);
         }
         let is_first = self.link.as_mut().is_some_and(Link::received);
         if is_first && self.begin(&segment, payload, verbs)? {
-            return Ok(Taken::Processed);
+            return Ok(SegmentOutcome::Processed);
         }
         self.process(&segment, Arrived::last(payload), verbs)
     }
@@ -307,10 +311,10 @@ impl Stream {
     /// Places the bytes that have arrived of the segment at the front of `stream`; returns the number of
     /// bytes consumed.
     #[inline]
-    pub(super) fn take_front<M: Memory>(&mut self, stream: &[u8], verbs: &mut Verbs<M>) -> usize {
+    pub(super) fn place_front<M: Memory>(&mut self, stream: &[u8], verbs: &mut Verbs<M>) -> usize {
         let first = self.link.as_ref().and_then(|link| link.first_part(stream));
         let Some((begun, payload)) = first else { return 0 };
-        match self.take_part(begun, payload, verbs) {
+        match self.place_part(begun, payload, verbs) {
             0 => 0,
             taken => stream.len() - payload.len() + taken,
         }
@@ -318,7 +322,7 @@ impl Stream {
 
     /// Places the next part of a segment, which begins at the front of `stream`; returns the number of bytes
     /// consumed.
-    pub(super) fn take_part<M: Memory>(
+    pub(super) fn place_part<M: Memory>(
         &mut self,
         begun: Begun,
         stream: &[u8],
@@ -326,8 +330,8 @@ impl Stream {
     ) -> usize {
         let Some(part) = begun.part(stream) else { return 0 };
         match self.process(&part.segment, part.payload, verbs) {
-            Ok(Taken::Processed) => {}
-            Ok(Taken::NoReceive) => {
+            Ok(SegmentOutcome::Processed) => {}
+            Ok(SegmentOutcome::NoReceive) => {
                 self.is_starved = true;
                 return 0;
             }
@@ -341,14 +345,14 @@ impl Stream {
             link.begun = part.next;
         }
         if part.next.is_none() {
-            self.whole_taken(verbs);
+            self.segment_complete(verbs);
         }
         part.len
     }
 
     /// Counts a segment that was processed completely.
     #[inline]
-    pub(super) fn whole_taken<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    pub(super) fn segment_complete<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         verbs.counters.received += 1;
         // A READ response also completes the requests behind its request, one of which may have failed.
         self.check_failure(verbs);
@@ -433,7 +437,7 @@ fn copy_payload<M: Memory>(
         Origin::Remote { .. } if into.is_empty() => Ok(()),
         Origin::Remote { rkey, address } => {
             let len = into.len() as u64;
-            let at = verbs.protection.remote(qp.asker(), rkey, address, len, Access::REMOTE_READ)?;
+            let at = verbs.protection.remote(qp.accessor(), rkey, address, len, Access::REMOTE_READ)?;
             verbs.memory.read(at, into).map_err(|_| Refusal::Bounds)
         }
     }

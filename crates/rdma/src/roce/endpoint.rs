@@ -17,7 +17,7 @@ use crate::core::attributes::{QpChange, QpState, QpType};
 use crate::core::completion::Status;
 use crate::core::event::Event;
 use crate::core::memory::Memory;
-use crate::core::protection::{Asker, Refusal};
+use crate::core::protection::{Accessor, Refusal};
 use crate::core::queue_pair::{QueuePair, Receives};
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
@@ -69,7 +69,7 @@ impl Connection {
     /// Returns true if a packet with this ICRC verdict is accepted. On UD any identification is accepted:
     /// datagrams come from any peer, and are checked by their Q_Key.
     #[inline]
-    fn believes(&mut self, check: IcrcCheck, message: &Message, psn: Psn, now: Instant) -> bool {
+    fn accepts_icrc(&mut self, check: IcrcCheck, message: &Message, psn: Psn, now: Instant) -> bool {
         if self.qp.kind == QpType::Ud {
             return check != IcrcCheck::Wrong;
         }
@@ -200,8 +200,8 @@ impl Connection {
                 if into.is_empty() {
                     return Ok(());
                 }
-                let (asker, len) = (Asker { domain, ..self.qp.asker() }, into.len() as u64);
-                let at = verbs.protection.remote(asker, rkey, address, len, Access::REMOTE_READ)?;
+                let (accessor, len) = (Accessor { domain, ..self.qp.accessor() }, into.len() as u64);
+                let at = verbs.protection.remote(accessor, rkey, address, len, Access::REMOTE_READ)?;
                 verbs.memory.read(at, into).map_err(|_| Refusal::Bounds)
             }
         }
@@ -249,7 +249,7 @@ impl Connection {
                 }
             }
             Cause::Acknowledgement | Cause::Missing | Cause::Notification => {
-                responder.drop_answers(&mut shared.spare);
+                responder.drop_answers(&mut shared.held_pool);
             }
         }
         self.check_failure(shared, verbs);
@@ -262,7 +262,7 @@ impl Connection {
             Cause::Request { .. } => {
                 requester.request_failed(Status::LocalQpOperation, &mut Context { qp, shared, verbs });
             }
-            _ => responder.drop_answers(&mut shared.spare),
+            _ => responder.drop_answers(&mut shared.held_pool),
         }
         self.check_failure(shared, verbs);
     }
@@ -286,12 +286,12 @@ impl Connection {
         if entered {
             return self.stop_receiving(shared, verbs);
         }
-        responder.stop(&mut shared.spare);
+        responder.stop(&mut shared.held_pool);
         qp.flush(verbs);
     }
 
     fn stop_receiving<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
-        self.responder.stop(&mut shared.spare);
+        self.responder.stop(&mut shared.held_pool);
         self.qp.flush(verbs);
         if matches!(self.qp.receives, Receives::Shared(_)) {
             verbs.events.push_back(Event::LastReceiveReached(self.qp.handle));
@@ -357,12 +357,12 @@ impl Endpoint for RoceQp {
             return false;
         }
         let check = shared.icrc.check(&datagram.flow, datagram.bytes);
-        let is_right = if shared.config.sees_identifications {
-            check == IcrcCheck::Right
+        let is_valid = if shared.config.sees_identifications {
+            check == IcrcCheck::Valid
         } else {
-            self.believes(check, message, incoming.psn, verbs.now)
+            self.accepts_icrc(check, message, incoming.psn, verbs.now)
         };
-        if !is_right {
+        if !is_valid {
             verbs.counters.dropped_icrc += 1;
             return false;
         }
@@ -476,7 +476,7 @@ impl Endpoint for RoceQp {
     }
 
     fn dissolve<M: Memory>(mut self, shared: &mut RoceShared, _: &mut Verbs<M>) -> QueuePair {
-        self.responder.drop_answers(&mut shared.spare);
+        self.responder.drop_answers(&mut shared.held_pool);
         self.qp
     }
 

@@ -72,7 +72,7 @@ impl GeneralServices {
         message: &Message,
         pkey: PKey,
         incoming: &Incoming<'_>,
-        is_icrc_right: bool,
+        is_icrc_valid: bool,
         counters: &mut Counters,
     ) {
         let dropped = match (message, <[u8; MAD_LEN]>::try_from(incoming.payload)) {
@@ -80,7 +80,7 @@ impl GeneralServices {
             (Message::Ud(deth, None), _) if !is_of_partition(pkey) || deth.qkey != GSI_QKEY => {
                 &mut counters.dropped_key
             }
-            (Message::Ud(..), _) if !is_icrc_right => &mut counters.dropped_icrc,
+            (Message::Ud(..), _) if !is_icrc_valid => &mut counters.dropped_icrc,
             (Message::Ud(deth, None), Ok(payload)) if deth.src_qp == QpNumber::GENERAL_SERVICES => {
                 if self.received.len() < MAX_QUEUED {
                     let (source, destination) = (incoming.addresses.src(), incoming.addresses.dst());

@@ -9,7 +9,7 @@ use super::packet::Incoming;
 
 /// A request that is kept.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldRequest {
     pub(super) message: RcMessage,
     pub(super) psn: Psn,
     srq: SrqNumber,
@@ -20,7 +20,7 @@ pub(super) struct Held {
     payload: Vec<u8>,
 }
 
-impl Held {
+impl HeldRequest {
     /// Creates a request with a copy of its payload.
     pub(super) fn new(message: RcMessage, request: &Incoming<'_>, payload: Vec<u8>) -> Self {
         let Incoming { psn, srq, ack_request, solicited, addresses, traffic_class, .. } = *request;
@@ -51,7 +51,7 @@ impl Held {
 #[derive(Debug, Default)]
 pub(super) struct HeldRequests {
     /// The request at index n has the expected PSN + n.
-    pub(super) places: VecDeque<Option<Held>>,
+    pub(super) requests: VecDeque<Option<HeldRequest>>,
     /// Packets that selective NAKs are to name.
     pub(super) missing: VecDeque<Psn>,
 }

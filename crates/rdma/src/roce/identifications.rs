@@ -34,9 +34,9 @@ impl Identifications {
     #[inline]
     pub(super) fn accept(&mut self, check: IcrcCheck, in_sequence: impl Fn() -> bool, now: Instant) -> bool {
         match check {
-            IcrcCheck::Right => true,
+            IcrcCheck::Valid => true,
             IcrcCheck::Wrong => false,
-            IcrcCheck::RightFor(ident) => ident < SEGMENTS || self.is_plausible(ident, in_sequence, now),
+            IcrcCheck::ValidForIdent(ident) => ident < SEGMENTS || self.is_plausible(ident, in_sequence, now),
         }
     }
 
@@ -61,13 +61,13 @@ mod tests {
     const NOW: Instant = Instant::ZERO;
 
     fn accept(known: &mut Identifications, ident: u16) -> bool {
-        known.accept(IcrcCheck::RightFor(ident), || false, NOW)
+        known.accept(IcrcCheck::ValidForIdent(ident), || false, NOW)
     }
 
     #[test]
     fn sockets_like_ours_are_taken_at_once() {
         let mut known = Identifications::default();
-        assert!(known.accept(IcrcCheck::Right, || false, NOW));
+        assert!(known.accept(IcrcCheck::Valid, || false, NOW));
         assert!(accept(&mut known, 127) && !accept(&mut known, 128));
         assert!(!known.accept(IcrcCheck::Wrong, || true, NOW));
     }
@@ -75,12 +75,12 @@ mod tests {
     #[test]
     fn the_packet_in_sequence_makes_a_counter_known() {
         let mut known = Identifications::default();
-        assert!(known.accept(IcrcCheck::RightFor(0xFFF0), || true, NOW));
+        assert!(known.accept(IcrcCheck::ValidForIdent(0xFFF0), || true, NOW));
         assert!(accept(&mut known, 0xFFF1) && accept(&mut known, 0x0090));
         // A jump is accepted when a second one follows; until then, being in sequence is not enough.
-        assert!(!known.accept(IcrcCheck::RightFor(0x5000), || true, NOW));
+        assert!(!known.accept(IcrcCheck::ValidForIdent(0x5000), || true, NOW));
         assert!(accept(&mut known, 0x5001));
         let later = Instant::from_nanos(MEMORY);
-        assert!(known.accept(IcrcCheck::RightFor(0x9000), || true, later));
+        assert!(known.accept(IcrcCheck::ValidForIdent(0x9000), || true, later));
     }
 }

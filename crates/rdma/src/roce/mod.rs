@@ -8,7 +8,7 @@
 //! | `packet.rs`, `context.rs` | received packets and packets to send; the context of requester and responder |
 //! | `identifications.rs` | which IPv4 identifications the peer's ICRCs may be right for |
 //! | `general_services.rs` | management datagrams of queue pair 1 |
-//! | `held.rs`, `spare.rs` | requests that are kept until earlier ones arrive; the memory for them, which all queue pairs of a device share |
+//! | `held.rs`, `held_pool.rs` | requests that are kept until earlier ones arrive; the memory for them, which all queue pairs of a device share |
 //! | `config.rs`, `shared.rs` | configuration and state that all queue pairs of a device share |
 
 mod config;
@@ -16,12 +16,12 @@ mod context;
 mod endpoint;
 mod general_services;
 mod held;
+mod held_pool;
 mod identifications;
 mod packet;
 mod requester;
 mod responder;
 mod shared;
-mod spare;
 
 pub use config::{RoceConfig, SelectiveRepeat};
 pub(crate) use endpoint::{Connection, RoceQp};

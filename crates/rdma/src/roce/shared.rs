@@ -6,8 +6,8 @@ use nichrome_wire::rdma::{
 
 use super::config::RoceConfig;
 use super::general_services::{GeneralServices, ManagementDatagram};
+use super::held_pool::HeldPool;
 use super::packet::Incoming;
-use super::spare::Spare;
 use crate::congestion::Congestion;
 use crate::core::attributes::AddressVector;
 use crate::core::memory::Memory;
@@ -21,7 +21,7 @@ pub(crate) struct RoceShared {
     pub(crate) config: RoceConfig,
     pub(crate) icrc: IcrcChecker,
     /// Room for packets that arrive ahead of lost ones.
-    pub(crate) spare: Spare,
+    pub(crate) held_pool: HeldPool,
     pub(crate) general_services: GeneralServices,
 }
 
@@ -47,10 +47,10 @@ impl RoceShared {
 
     /// Returns true if the ICRC of a datagram for queue pair 1 is right; for any identification, if the
     /// driver does not see identifications.
-    fn is_icrc_right(&mut self, datagram: &Datagram<'_>) -> bool {
+    fn is_icrc_valid(&mut self, datagram: &Datagram<'_>) -> bool {
         match self.icrc.check(&datagram.flow, datagram.bytes) {
-            IcrcCheck::Right => true,
-            IcrcCheck::RightFor(_) => !self.config.sees_identifications,
+            IcrcCheck::Valid => true,
+            IcrcCheck::ValidForIdent(_) => !self.config.sees_identifications,
             IcrcCheck::Wrong => false,
         }
     }
@@ -80,7 +80,7 @@ impl Shared for RoceShared {
             environment: environment.clone(),
             config,
             icrc: IcrcChecker::default(),
-            spare: Spare::default(),
+            held_pool: HeldPool::default(),
             general_services: GeneralServices::default(),
         }
     }
@@ -107,9 +107,9 @@ impl Shared for RoceShared {
             traffic_class: datagram.traffic_class,
         };
         if bth.dest_qp == QpNumber::GENERAL_SERVICES {
-            let is_icrc_right = self.is_icrc_right(datagram);
+            let is_icrc_valid = self.is_icrc_valid(datagram);
             let counters = &mut verbs.counters;
-            self.general_services.receive(&message, bth.pkey, &incoming, is_icrc_right, counters);
+            self.general_services.receive(&message, bth.pkey, &incoming, is_icrc_valid, counters);
             return None;
         }
         Some((bth.dest_qp, Packet { message, pkey: bth.pkey, incoming }))

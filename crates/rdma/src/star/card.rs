@@ -256,7 +256,7 @@ impl StatelessCard {
     /// Executes an RDP that arrived at `now`, and returns its RA. Returns `None` if the packet is invalid,
     /// which is dropped and counted, or is not an RDP.
     #[inline]
-    pub(super) fn take<M: Memory>(
+    pub(super) fn execute_rdp<M: Memory>(
         &mut self,
         datagram: &Datagram<'_>,
         now: Instant,
@@ -310,7 +310,7 @@ impl StatelessCard {
             }
         };
         let Some(authentication) = authentication else {
-            if !PacketCheck::new(self.config.epoch).is_right(&datagram.flow, datagram.bytes) {
+            if !PacketCheck::new(self.config.epoch).is_valid(&datagram.flow, datagram.bytes) {
                 self.counters.dropped_check += 1;
                 return None;
             }
@@ -343,7 +343,7 @@ impl StatelessCard {
         let ends = Ends { address: datagram.flow.addresses.src(), client: repr.connection, server };
         let grant = Grant { ends, lease, key: span.key, range: (base, len), rights };
         let input = self.grants.tag_input(&grant, secret);
-        if !input.key.is_right(input.code, &datagram.flow, datagram.bytes, authentication) {
+        if !input.key.is_valid(input.code, &datagram.flow, datagram.bytes, authentication) {
             return None;
         }
         self.grants.keep(&grant, input);

@@ -99,7 +99,7 @@ impl CardQueue {
         }
         let Verbs { protection, memory, now, .. } = verbs;
         let stored = self.card.counters().bytes_stored;
-        let ra = self.card.take(datagram, *now, protection, memory);
+        let ra = self.card.execute_rdp(datagram, *now, protection, memory);
         verbs.counters.bytes_received += self.card.counters().bytes_stored - stored;
         let Some(ra) = ra else { return };
         if let Some(Waiting::Acknowledgement(last)) = self.waiting.back_mut()

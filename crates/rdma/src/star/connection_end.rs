@@ -19,8 +19,8 @@ pub(super) trait ConnectionEnd<M: Memory> {
     fn seal(&self) -> &Seal;
 
     /// Returns true if a packet is of the peer and undamaged.
-    fn is_right(&self, packet: &Incoming<'_>, datagram: &Datagram<'_>) -> bool {
-        self.seal().is_right(&datagram.flow, datagram.bytes, packet.authentication.as_ref())
+    fn is_valid(&self, packet: &Incoming<'_>, datagram: &Datagram<'_>) -> bool {
+        self.seal().is_valid(&datagram.flow, datagram.bytes, packet.authentication.as_ref())
     }
 
     /// Adds the server's grant to an RDP or GD, if there is one.
@@ -55,20 +55,20 @@ pub(super) trait ConnectionEnd<M: Memory> {
     fn blocked(&mut self, packet: &Outgoing, why: Blocked, verbs: &mut Verbs<M>);
 
     /// Receives a packet if its seal is valid, else drops and counts it, and returns false.
-    fn take_in(
+    fn receive_verified(
         &mut self,
         packet: &Incoming<'_>,
         datagram: &Datagram<'_>,
         shared: &mut StarShared,
         verbs: &mut Verbs<M>,
     ) -> bool {
-        let is_right = self.is_right(packet, datagram);
-        if is_right {
+        let is_valid = self.is_valid(packet, datagram);
+        if is_valid {
             self.receive(packet, shared, verbs);
         } else {
             verbs.counters.dropped_icrc += 1;
         }
-        is_right
+        is_valid
     }
 
     /// Fills `room` with packets. Returns true if there are more than fit.

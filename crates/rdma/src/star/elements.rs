@@ -182,7 +182,7 @@ impl Inbox {
     }
 
     /// Records an element's arrival.
-    pub(super) fn take(&mut self, number: SeqNumber) {
+    pub(super) fn receive(&mut self, number: SeqNumber) {
         self.ack_due = true;
         self.expected += u32::from(number == self.expected);
     }
@@ -225,7 +225,7 @@ mod tests {
     fn elements_are_taken_in_order_and_once() {
         let mut inbox = Inbox::new(SeqNumber(9));
         let expected = [9, 9, 11, 10].map(|number| {
-            inbox.take(SeqNumber(number));
+            inbox.receive(SeqNumber(number));
             inbox.expected().0
         });
         assert_eq!(expected, [10, 10, 10, 11]);

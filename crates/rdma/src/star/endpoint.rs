@@ -124,9 +124,9 @@ impl Endpoint for StarQp {
         shared: &mut StarShared,
         verbs: &mut Verbs<M>,
     ) -> bool {
-        let is_right = either!(self, side => side.take_in(&packet, datagram, shared, verbs));
+        let is_valid = either!(self, side => side.receive_verified(&packet, datagram, shared, verbs));
         self.revoke_closed(shared, verbs.now);
-        is_right
+        is_valid
     }
 
     fn write<M: Memory>(

@@ -39,14 +39,14 @@ pub(crate) enum Initiator {
 
 /// The `nth` chunk of an initiator's pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ChunkId {
     pub(super) initiator: Initiator,
     pub(super) nth: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Copy {
-    place: Place,
+struct SentCopy {
+    chunk_id: ChunkId,
     at: Instant,
     /// Time by which it has certainly expired.
     gone: Instant,
@@ -56,7 +56,7 @@ struct Copy {
 #[derive(Clone, Copy, Debug)]
 struct LostCopy {
     sequence: SeqNumber,
-    place: Place,
+    chunk_id: ChunkId,
     sent: Instant,
     gone: Instant,
 }
@@ -64,7 +64,7 @@ struct LostCopy {
 /// The packet that an answer names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answered {
-    pub(super) place: Place,
+    pub(super) chunk_id: ChunkId,
     /// When it was sent.
     pub(super) sent: Instant,
     /// It counted as lost: its chunk was queued for retransmission.
@@ -75,17 +75,17 @@ pub(super) struct Answered {
 #[derive(Debug)]
 pub(super) struct Flight {
     /// One for each sequence number from `first` on.
-    copies: VecDeque<Copy>,
+    copies: VecDeque<SentCopy>,
     first: SeqNumber,
     /// Copies that wait for an answer.
     waiting: u32,
     /// Lost copies that may still arrive. RDPs only: a late GD changes no memory.
     lost: VecDeque<LostCopy>,
     /// Copies that have certainly expired. If one was stored in time, its RA may be on its way.
-    expired: VecDeque<(SeqNumber, Place)>,
+    expired: VecDeque<(SeqNumber, ChunkId)>,
     transfer: Transfer,
     /// Chunks to retransmit.
-    pub(super) retransmissions: VecDeque<Place>,
+    pub(super) retransmissions: VecDeque<ChunkId>,
     control: Control,
     pub(super) timer: RetransmissionTimer,
     /// Earliest departure of the next GD by pacing.
@@ -162,13 +162,13 @@ impl Flight {
     #[inline]
     pub(super) fn packet_sent(
         &mut self,
-        place: Place,
+        chunk_id: ChunkId,
         bytes: usize,
         expiration: &Expiration,
         settings: &Settings,
         now: Instant,
     ) {
-        self.copies.push_back(Copy { place, at: now, gone: expiration.certain, is_waiting: true });
+        self.copies.push_back(SentCopy { chunk_id, at: now, gone: expiration.certain, is_waiting: true });
         self.waiting += 1;
         self.is_probing = false;
         self.timer.start(Awaited::Answer, settings, now);
@@ -195,7 +195,7 @@ impl Flight {
         let copy = index.and_then(|index| self.copies.get_mut(index)).filter(|copy| copy.is_waiting);
         let Some(copy) = copy else { return self.lost_answered(sequence, now) };
         copy.is_waiting = false;
-        let Copy { place, at: sent, .. } = *copy;
+        let SentCopy { chunk_id, at: sent, .. } = *copy;
         self.waiting -= 1;
         self.timer.sample(now.nanos_since(sent));
         let next = self.next();
@@ -203,14 +203,14 @@ impl Flight {
         self.find_losses(sequence);
         self.trim();
         self.lifetime.met();
-        Some(Answered { place, sent, was_lost: false })
+        Some(Answered { chunk_id, sent, was_lost: false })
     }
 
     fn lost_answered(&mut self, sequence: SeqNumber, now: Instant) -> Option<Answered> {
         let index = self.lost.iter().position(|copy| copy.sequence == sequence)?;
         let copy = self.lost.remove(index)?;
         self.timer.sample(now.nanos_since(copy.sent));
-        Some(Answered { place: copy.place, sent: copy.sent, was_lost: true })
+        Some(Answered { chunk_id: copy.chunk_id, sent: copy.sent, was_lost: true })
     }
 
     /// Declares packets lost that were sent [`REORDERED`] or more before an answered one.
@@ -228,12 +228,12 @@ impl Flight {
     fn retransmit_at(&mut self, index: usize) -> bool {
         let Some(copy) = self.copies.get_mut(index).filter(|copy| copy.is_waiting) else { return false };
         copy.is_waiting = false;
-        let Copy { place, at: sent, gone, .. } = *copy;
+        let SentCopy { chunk_id, at: sent, gone, .. } = *copy;
         let sequence = self.first + index as u32;
         self.waiting -= 1;
-        self.retransmissions.push_back(place);
+        self.retransmissions.push_back(chunk_id);
         if self.transfer == Transfer::ToServer {
-            self.lost.push_back(LostCopy { sequence, place, sent, gone });
+            self.lost.push_back(LostCopy { sequence, chunk_id, sent, gone });
         }
         true
     }
@@ -268,20 +268,20 @@ impl Flight {
     }
 
     /// Removes a lost packet that has certainly expired.
-    pub(super) fn expire(&mut self, now: Instant) -> Option<Place> {
+    pub(super) fn expire(&mut self, now: Instant) -> Option<ChunkId> {
         self.lost_until().filter(|until| *until <= now)?;
-        let LostCopy { sequence, place, .. } = self.lost.pop_front()?;
+        let LostCopy { sequence, chunk_id, .. } = self.lost.pop_front()?;
         if self.expired.len() == MOST_EXPIRED {
             self.expired.pop_front();
         }
-        self.expired.push_back((sequence, place));
-        Some(place)
+        self.expired.push_back((sequence, chunk_id));
+        Some(chunk_id)
     }
 
-    /// Removes the expired packet `sequence` and returns its place.
-    pub(super) fn expired_answered(&mut self, sequence: SeqNumber) -> Option<Place> {
+    /// Removes the expired packet `sequence` and returns its chunk.
+    pub(super) fn expired_answered(&mut self, sequence: SeqNumber) -> Option<ChunkId> {
         let index = self.expired.iter().position(|(expired, _)| *expired == sequence)?;
-        self.expired.remove(index).map(|(_, place)| place)
+        self.expired.remove(index).map(|(_, chunk_id)| chunk_id)
     }
 
     /// Drops all packets.
@@ -306,7 +306,7 @@ mod tests {
 
     const NOW: Instant = Instant::ZERO;
     const FIRST: SeqNumber = SeqNumber(u32::MAX);
-    const PLACE: Place = Place { initiator: Initiator::Client, nth: 0 };
+    const CHUNK: ChunkId = ChunkId { initiator: Initiator::Client, nth: 0 };
 
     fn flight(config: &SendWindow, packets: u32) -> Flight {
         let mut flight =
@@ -317,7 +317,7 @@ mod tests {
 
     fn send(flight: &mut Flight) {
         let expiration = Expiration { stamp: Stamp(0), certain: Instant::from_nanos(100) };
-        flight.packet_sent(PLACE, 1024, &expiration, &Settings::new(PathMtu::B1024), NOW);
+        flight.packet_sent(CHUNK, 1024, &expiration, &Settings::new(PathMtu::B1024), NOW);
     }
 
     #[test]
@@ -371,9 +371,9 @@ mod tests {
         assert_eq!(flight.lost_until(), Some(Instant::from_nanos(100)));
         assert_eq!(flight.expire(Instant::from_nanos(99)), None);
         assert_eq!(flight.expired_answered(FIRST), None);
-        assert_eq!(flight.expire(Instant::from_nanos(100)), Some(PLACE));
+        assert_eq!(flight.expire(Instant::from_nanos(100)), Some(CHUNK));
         assert_eq!(flight.expire(Instant::from_nanos(100)), None);
-        assert_eq!(flight.expired_answered(FIRST), Some(PLACE), "stored in time, answered late");
+        assert_eq!(flight.expired_answered(FIRST), Some(CHUNK), "stored in time, answered late");
         assert_eq!(flight.expired_answered(FIRST), None, "once");
     }
 }

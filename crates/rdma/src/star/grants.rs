@@ -39,7 +39,7 @@ impl Grant {
     /// Returns the index of the grant's entry. Connections of a server have consecutive numbers, and the
     /// regions of one connection have random keys, so the entries spread.
     #[inline]
-    fn place(&self) -> usize {
+    fn entry_index(&self) -> usize {
         (self.ends.server.value() ^ self.key >> 8) as usize % ENTRIES
     }
 }
@@ -61,7 +61,7 @@ impl GrantCache {
     /// Returns the key and code of a grant, from the cache or derived from the secret.
     #[inline]
     pub(super) fn tag_input(&self, grant: &Grant, secret: &ServerSecret) -> TagInput {
-        match &self.entries[grant.place()] {
+        match &self.entries[grant.entry_index()] {
             Some((known, input)) if known == grant => *input,
             _ => grant.derive(secret),
         }
@@ -70,7 +70,7 @@ impl GrantCache {
     /// Keeps the key and code of a grant that a packet with a valid tag has named.
     #[inline]
     pub(super) fn keep(&mut self, grant: &Grant, input: TagInput) {
-        let entry = &mut self.entries[grant.place()];
+        let entry = &mut self.entries[grant.entry_index()];
         if entry.as_ref().is_none_or(|(known, _)| known != grant) {
             *entry = Some((*grant, input));
         }
@@ -87,7 +87,7 @@ mod tests {
 
     const SECRET: ServerSecret = ServerSecret::new([7; 16]);
 
-    /// A grant of the connection `client`; all of them have the same place.
+    /// A grant of the connection `client`; all of them have the same entry_index.
     fn grant(client: u32) -> Grant {
         let [client, server] = [client, 3].map(|number| QpNumber::new(number).unwrap());
         let ends = Ends { address: Ipv4Addr::LOCALHOST.into(), client, server };
@@ -108,7 +108,7 @@ mod tests {
             Grant { rights: Rights::FETCH, ..cached },
         ];
         for other in others {
-            assert_eq!(other.place(), cached.place());
+            assert_eq!(other.entry_index(), cached.entry_index());
             assert_eq!(cache.tag_input(&other, &SECRET), other.derive(&SECRET), "{other:?}");
         }
         assert_eq!(cache.tag_input(&cached, &SECRET), cached.derive(&SECRET));

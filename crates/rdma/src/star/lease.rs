@@ -91,7 +91,7 @@ pub(super) fn patient(settings: Settings) -> Settings {
 
 /// The leases of a client's connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldLease {
     /// The key of the connection.
     connection: ConnectionKey,
     pub(crate) lease: Lease,
@@ -101,17 +101,17 @@ pub(crate) struct Held {
     since: Instant,
     /// True after the card refused a packet because of the lease.
     is_void: bool,
-    asked_at: Option<Instant>,
+    requested_at: Option<Instant>,
 }
 
-impl Held {
+impl HeldLease {
     /// Holds the lease that set-up delivered at `now`.
     pub(crate) fn new(connection: ConnectionKey, (lease, key): (Lease, ConnectionKey), now: Instant) -> Self {
-        Self { connection, lease, key, before: key, since: now, is_void: false, asked_at: None }
+        Self { connection, lease, key, before: key, since: now, is_void: false, requested_at: None }
     }
 
     /// Replaces the lease by the next one, which arrived at `now`.
-    pub(crate) fn take(&mut self, next: &NextLease, now: Instant) {
+    pub(crate) fn renew(&mut self, next: &NextLease, now: Instant) {
         let key = self.connection.lease_key(next);
         *self = Self { before: self.key, ..Self::new(self.connection, (next.lease, key), now) };
     }
@@ -136,19 +136,19 @@ impl Held {
 
     /// Returns true if an EA must request the next lease at `now`, and records the request.
     #[inline]
-    pub(crate) fn asks(&mut self, now: Instant) -> bool {
+    pub(crate) fn request_if_due(&mut self, now: Instant) -> bool {
         let is_due = self.is_void || now.nanos_since(self.since) >= RENEWAL;
-        let asks = is_due && self.asked_at.is_none_or(|at| now.nanos_since(at) >= INTERVAL);
-        if asks {
-            self.asked_at = Some(now);
+        let requests = is_due && self.requested_at.is_none_or(|at| now.nanos_since(at) >= INTERVAL);
+        if requests {
+            self.requested_at = Some(now);
         }
-        asks
+        requests
     }
 
     /// Returns the time of the next request while there is no valid lease; `None` if the request is due.
     pub(crate) fn next_request(&self, now: Instant) -> Option<Instant> {
-        let asked_at = self.asked_at.filter(|_| !self.is_valid(now))?;
-        Some(asked_at.plus_nanos(INTERVAL)).filter(|next| *next > now)
+        let requested_at = self.requested_at.filter(|_| !self.is_valid(now))?;
+        Some(requested_at.plus_nanos(INTERVAL)).filter(|next| *next > now)
     }
 }
 
@@ -163,16 +163,23 @@ mod tests {
     #[test]
     fn a_client_asks_in_time_and_again_until_it_is_answered() {
         let mut held =
-            Held::new(ConnectionKey::new([1; 16]), (Lease(60), ConnectionKey::new([2; 16])), at(0));
-        assert!(!held.asks(at(29)) && held.asks(at(30)) && !held.asks(at(30)) && held.asks(at(31)));
+            HeldLease::new(ConnectionKey::new([1; 16]), (Lease(60), ConnectionKey::new([2; 16])), at(0));
+        assert!(
+            !held.request_if_due(at(29))
+                && held.request_if_due(at(30))
+                && !held.request_if_due(at(30))
+                && held.request_if_due(at(31))
+        );
         assert_eq!([held.is_valid(at(54)), held.is_valid(at(55))], [true, false]);
-        held.take(&ConnectionKey::new([1; 16]).next_lease(Lease(91), ConnectionKey::new([3; 16])), at(31));
+        held.renew(&ConnectionKey::new([1; 16]).next_lease(Lease(91), ConnectionKey::new([3; 16])), at(31));
         assert_eq!(held.keys(), [ConnectionKey::new([3; 16]), ConnectionKey::new([2; 16])]);
-        assert!(held.is_valid(at(60)) && !held.asks(at(60)));
+        assert!(held.is_valid(at(60)) && !held.request_if_due(at(60)));
         held.refused(at(30));
-        assert!(held.is_valid(at(60)) && !held.asks(at(60)), "a packet under the lease before");
+        assert!(held.is_valid(at(60)) && !held.request_if_due(at(60)), "a packet under the lease before");
         held.refused(at(31));
-        assert!(!held.is_valid(at(60)) && held.asks(at(60)) && held.next_request(at(60)) > Some(at(60)));
+        assert!(
+            !held.is_valid(at(60)) && held.request_if_due(at(60)) && held.next_request(at(60)) > Some(at(60))
+        );
         assert_eq!(held.next_request(at(61)), None, "a deadline that has passed would be served without end");
     }
 }

@@ -162,7 +162,7 @@ pub(super) fn region_allows(region: &Registration, reach: &Reach) -> Result<(), 
 mod tests {
     use super::*;
     use crate::core::kind;
-    use crate::core::protection::{Asker, Bind, LKey, Region, Validity, Window, WindowKind};
+    use crate::core::protection::{Accessor, Bind, LKey, Region, Validity, Window, WindowKind};
     use crate::core::slab::Slab;
     use nichrome_wire::rdma::QpNumber;
     use nichrome_wire::star::{Capability, GrantCode, Lease};
@@ -243,9 +243,9 @@ mod tests {
     fn the_card_reaches_no_bound_window() {
         let mut domains: Slab<(), kind::Domain> = Slab::new(4);
         let mut qps: Slab<(), kind::Qp> = Slab::new(4);
-        let asker = Asker { domain: domains.insert(|_| ()).unwrap(), qp: qps.insert(|_| ()).unwrap() };
+        let accessor = Accessor { domain: domains.insert(|_| ()).unwrap(), qp: qps.insert(|_| ()).unwrap() };
         let mut protection = Protection::new(8, 7);
-        let (domain, validity) = (asker.domain, Validity::Valid);
+        let (domain, validity) = (accessor.domain, Validity::Valid);
         let (io_address, address, len) = (0x1000, 0x5000, 100);
         let access = Access::LOCAL_WRITE | Access::WINDOW_BIND;
         let region = Region { domain, access, io_address, address, len, windows: 0, validity };
@@ -255,7 +255,7 @@ mod tests {
             let window = protection.add_window(Window { domain, kind, binding: None }).unwrap();
             let window = RKey(protection.key_of(window).unwrap());
             let (address, len, access) = (0x1010, 10, Access::REMOTE_WRITE);
-            protection.bind(asker, Bind { window, key_byte: 9, region, address, len, access }).unwrap().0
+            protection.bind(accessor, Bind { window, key_byte: 9, region, address, len, access }).unwrap().0
         };
         for key in [WindowKind::One, WindowKind::Two].map(&mut bound) {
             for right in [Access::REMOTE_WRITE, Access::LOCAL_WRITE, Access::NONE] {

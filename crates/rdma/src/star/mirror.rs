@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use nichrome_wire::star::{Data, Operands, Request, Segment, Target, Wqe, WqeFlags, segments};
 
-use super::mirror_pool::{MirrorPool, Taken};
+use super::mirror_pool::{MirrorPool, PoolShare};
 use super::pipeline;
 use super::setup::QueueDepth;
 use crate::core::protection::LKey;
@@ -27,7 +27,7 @@ pub(super) struct Mirror {
     byte_limit: usize,
     /// Most bytes beyond [`UNSHARED`] that the requests took since the queues were last empty: the rings
     /// shrink only then.
-    taken_bytes: Taken,
+    share: PoolShare,
     /// Completed sends whose CQEP has not left: the server's queue still holds them.
     reports_waiting: usize,
     scratch: Vec<Sge>,
@@ -92,7 +92,7 @@ impl Mirror {
             depth,
             bytes: 0,
             byte_limit,
-            taken_bytes: pool.share(),
+            share: pool.share(),
             reports_waiting: 0,
             scratch,
         }
@@ -112,7 +112,7 @@ impl Mirror {
         let bytes = self.bytes + bytes;
         if queue.len() + left >= depth as usize
             || bytes > self.byte_limit
-            || !self.taken_bytes.grow_to(bytes.saturating_sub(UNSHARED))
+            || !self.share.grow_to(bytes.saturating_sub(UNSHARED))
         {
             return Err(Overrun);
         }
@@ -230,7 +230,7 @@ impl Mirror {
 
     /// Frees the memory of long queues that are empty.
     fn shrink_if_empty(&mut self) {
-        if self.bytes == 0 && !self.taken_bytes.is_none() {
+        if self.bytes == 0 && !self.share.is_none() {
             self.drop_rings();
         }
     }
@@ -238,7 +238,7 @@ impl Mirror {
     fn drop_rings(&mut self) {
         (self.sends, self.receives) = Default::default();
         (self.send_segments, self.receive_segments) = Default::default();
-        self.taken_bytes.give_back();
+        self.share.give_back();
     }
 }
 

@@ -9,7 +9,7 @@ pub(super) struct MirrorPool(Arc<AtomicUsize>);
 
 /// The bytes that one connection has taken, which it gives back when it ends.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct PoolShare {
     pool: MirrorPool,
     bytes: usize,
 }
@@ -20,12 +20,12 @@ impl MirrorPool {
     }
 
     /// Returns the share of a connection, which has taken nothing yet.
-    pub(super) fn share(&self) -> Taken {
-        Taken { pool: self.clone(), bytes: 0 }
+    pub(super) fn share(&self) -> PoolShare {
+        PoolShare { pool: self.clone(), bytes: 0 }
     }
 }
 
-impl Taken {
+impl PoolShare {
     /// Grows the share to `bytes`. Returns false if the connection would then have more than it leaves to all
     /// others: so a few servers cannot take everything.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
@@ -47,7 +47,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for PoolShare {
     fn drop(&mut self) {
         self.give_back();
     }

@@ -3,7 +3,7 @@
 use nichrome_wire::Ecn;
 use nichrome_wire::star::{Authentication, GrantCode, Repr};
 
-use super::flight::Place;
+use super::flight::ChunkId;
 
 /// A received packet with its payload and the ECN field of its IP header.
 #[derive(Clone, Copy)]
@@ -36,7 +36,7 @@ pub(crate) enum Cause {
     /// A WQEP sent again to get an EA.
     Ping,
     /// An RDP or GD.
-    Chunk(Place),
+    Chunk(ChunkId),
 }
 
 /// A packet cannot be built: its memory or request no longer exists.

@@ -7,9 +7,9 @@
 //! **Consecutive operations that fill exactly the same bytes of the server.** Only the last waits for those
 //! before it. The client sends the others at once, and completes them when no older bytes can reach the
 //! memory any more. That is certain if chunks of the operation itself, or of a later one, were sent after all
-//! chunks before it were quiet, and have arrived ([`Operation::vouches`]); or, if each operation is one
-//! chunk, if the answers show that its chunk was stored after those before it ([`StorageOrder`]). The client
-//! does not retransmit a lost chunk of such an operation if a later chunk to the same bytes was sent.
+//! chunks before it were quiet, and have arrived ([`Operation::settles_before`]); or, if each operation is
+//! one chunk, if the answers show that its chunk was stored after those before it ([`StorageOrder`]). The
+//! client does not retransmit a lost chunk of such an operation if a later chunk to the same bytes was sent.
 //!
 //! **Consecutive operations that fill exactly the same bytes of the client** do not wait. The client stores
 //! the answers itself, and drops a chunk if a later operation has filled its place
@@ -121,7 +121,7 @@ pub(super) struct Operation {
     pub(super) conflict: Conflict,
     /// Once this operation is quiet, older bytes can no longer overwrite those of an operation whose chunks
     /// are all before this number.
-    pub(super) vouches: u64,
+    pub(super) settles_before: u64,
     /// The CQEP for the server's receive. The operation completes when the server's driver has acknowledged
     /// it.
     pub(super) reported: Option<SeqNumber>,
@@ -179,7 +179,7 @@ pub(super) struct Pipeline {
     pub(super) settled: usize,
     /// Operations at the front that are quiet.
     quiet: usize,
-    /// The largest [`Operation::vouches`] of a quiet operation.
+    /// The largest [`Operation::settles_before`] of a quiet operation.
     certain: u64,
     /// The number behind the last chunk that was answered.
     answered: u64,
@@ -287,7 +287,8 @@ impl Pipeline {
         if nth == self.base + self.chunks.len() as u64 {
             self.chunks.push_back(Chunk::default());
             if is_unsafe {
-                operation.vouches = operation.vouches.min(self.base + u64::from(operation.chunks));
+                operation.settles_before =
+                    operation.settles_before.min(self.base + u64::from(operation.chunks));
             }
         }
         let transfer = operation.transfer;
@@ -317,7 +318,7 @@ impl Pipeline {
     }
 
     /// Drops a lost chunk if the same chunk of a later operation to the same bytes was sent. That operation
-    /// then vouches for the chunk's operation. Returns true if the chunk was dropped.
+    /// then settles_before for the chunk's operation. Returns true if the chunk was dropped.
     pub(super) fn supersede(&mut self, nth: u64) -> bool {
         let Some(index) = self.operation_of(nth).filter(|index| self.is_rewritten(*index)) else {
             return false;
@@ -327,7 +328,7 @@ impl Pipeline {
         if nth + u64::from(operation.chunks) >= next {
             return false;
         }
-        operation.vouches = 0;
+        operation.settles_before = 0;
         if let Some(chunk) = self.chunk(nth) {
             chunk.is_answered = true;
         }
@@ -347,10 +348,10 @@ impl Pipeline {
         let Some(chunks) = self.operations.get(index).map(|operation| operation.chunks) else { return false };
         let behind = self.operations.range(index + 1..);
         let refills = behind.take_while(|later| later.conflict == Conflict::Refill);
-        let places = refills.zip(1..).map(|(later, turn)| (later, nth + turn * u64::from(chunks)));
-        let mut answered = places.take_while(|(_, place)| *place < self.answered);
-        answered.any(|(later, place)| {
-            later.failed.is_none() && self.unsettled(place).is_some_and(|chunk| chunk.is_answered)
+        let refilled = refills.zip(1..).map(|(later, turn)| (later, nth + turn * u64::from(chunks)));
+        let mut answered = refilled.take_while(|(_, chunk)| *chunk < self.answered);
+        answered.any(|(later, chunk)| {
+            later.failed.is_none() && self.unsettled(chunk).is_some_and(|state| state.is_answered)
         })
     }
 
@@ -386,11 +387,11 @@ impl Pipeline {
         if operation.conflict != Conflict::SameBytes || operation.chunks != 1 || operation.first != last {
             return;
         }
-        let vouches = operation.end().min(base + 1);
+        let settles_before = operation.end().min(base + 1);
         if is_quiet {
-            self.certain = self.certain.max(vouches);
+            self.certain = self.certain.max(settles_before);
         } else {
-            operation.vouches = operation.vouches.max(vouches);
+            operation.settles_before = operation.settles_before.max(settles_before);
         }
     }
 
@@ -413,7 +414,7 @@ impl Pipeline {
             && operation.failed.is_none()
             && self.is_quiet(operation)
         {
-            self.certain = self.certain.max(operation.vouches);
+            self.certain = self.certain.max(operation.settles_before);
             self.quiet += 1;
         }
     }
@@ -507,7 +508,7 @@ mod tests {
             reads: Extent::NONE,
             source: Extent::NONE,
             conflict: if first == 0 { Conflict::None } else { Conflict::SameBytes },
-            vouches: first + 1,
+            settles_before: first + 1,
             reported: None,
             blocked_since: None,
         }

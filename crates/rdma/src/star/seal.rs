@@ -20,15 +20,15 @@ impl Seal {
     }
 
     /// Returns true if the check or, with authentication, the tag of a packet is valid.
-    pub(crate) fn is_right(
+    pub(crate) fn is_valid(
         &self,
         flow: &UdpFlow,
         datagram: &[u8],
         authentication: Option<&Authentication>,
     ) -> bool {
         match (&self.key, authentication) {
-            (None, None) => self.check.is_right(flow, datagram),
-            (Some(key), Some(tag)) => key.is_right(GrantCode::default(), flow, datagram, tag),
+            (None, None) => self.check.is_valid(flow, datagram),
+            (Some(key), Some(tag)) => key.is_valid(GrantCode::default(), flow, datagram, tag),
             _ => false,
         }
     }

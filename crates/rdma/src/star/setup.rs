@@ -137,7 +137,7 @@ impl Setup {
             }
             match read(&mut self.input) {
                 Ok(None) => return Ok(event),
-                Ok(Some(message)) => match self.take(message) {
+                Ok(Some(message)) => match self.process(message) {
                     Ok(None) => {}
                     Ok(Some(new)) => event = Some(new),
                     Err(error) => self.state = State::Failed(error),
@@ -147,7 +147,7 @@ impl Setup {
         }
     }
 
-    fn take(&mut self, message: SetupMessage) -> Result<Option<SetupEvent>, SetupError> {
+    fn process(&mut self, message: SetupMessage) -> Result<Option<SetupEvent>, SetupError> {
         if let SetupMessage::Refusal(refusal) = message {
             return Err(SetupError::Refused(refusal));
         }

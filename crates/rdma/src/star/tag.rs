@@ -140,7 +140,7 @@ impl ConnectionKey {
 
     /// Returns true if a received datagram has the tag of this key.
     #[inline]
-    pub fn is_right(
+    pub fn is_valid(
         &self,
         code: GrantCode,
         flow: &UdpFlow,

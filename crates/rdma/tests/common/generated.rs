@@ -1,5 +1,5 @@
 //! Generated sequences of valid and invalid verbs, manipulated packets and time steps, and the invariants
-//! that hold for all of them ([`Promises`]). The choices come from a generator or a fuzzer.
+//! that hold for all of them ([`Invariants`]). The choices come from a generator or a fuzzer.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,7 +16,7 @@ const GUARDED: usize = MEMORY / 2;
 
 /// The invariants: every request completes at most once and in order; when the network is idle, every request
 /// has completed unless its queue pair was reset; memory outside all regions is unchanged.
-struct Promises {
+struct Invariants {
     qps: Vec<[QpHandle; 2]>,
     kinds: Vec<QpType>,
     /// Sends that have not completed, by end and queue pair.
@@ -58,15 +58,15 @@ pub fn run(choose: &mut Choose<'_>) -> [Counters; 2] {
         }
     });
     pair.record = true;
-    let mut promises = Promises::new(&mut pair);
+    let mut invariants = Invariants::new(&mut pair);
     while let Some(what) = choose(16) {
-        if promises.step(&mut pair, what, choose).is_none() {
+        if invariants.step(&mut pair, what, choose).is_none() {
             break;
         }
-        promises.completions(&mut pair);
+        invariants.completions(&mut pair);
         pair.sent.truncate(64);
     }
-    promises.end(&mut pair);
+    invariants.end(&mut pair);
     pair.ends.map(|end| *end.device.counters())
 }
 
@@ -94,7 +94,7 @@ fn replace_region(end: &mut End, len: u64) {
     (end.region, end.lkey, end.rkey) = (region, keys.lkey, keys.rkey);
 }
 
-impl Promises {
+impl Invariants {
     fn new(pair: &mut Pair) -> Self {
         let mut regions = [Vec::new(), Vec::new()];
         let mut windows = [Vec::new(), Vec::new()];
@@ -115,14 +115,15 @@ impl Promises {
         let xrc_srq = end.device.create_xrc_srq(xrc, end.domain, end.cq, attributes).unwrap();
         let named = end.device.srq_number(xrc_srq).unwrap();
         let (qps, waiting) = (Vec::new(), Default::default());
-        let mut promises = Self { qps, kinds, waiting, regions, windows, srq, xrc_srq, named, xrc, next: 0 };
-        for nth in 0..promises.kinds.len() {
-            let kind = promises.kinds[nth];
+        let mut invariants =
+            Self { qps, kinds, waiting, regions, windows, srq, xrc_srq, named, xrc, next: 0 };
+        for nth in 0..invariants.kinds.len() {
+            let kind = invariants.kinds[nth];
             let qps = [0, 1].map(|end| {
                 if (nth, end) == (XRC, 1) {
                     return pair.ends[1].device.create_xrc_target(xrc).unwrap();
                 }
-                let srq = (nth == 1).then_some(promises.srq[end]);
+                let srq = (nth == 1).then_some(invariants.srq[end]);
                 let config = QpConfig { srq, ..pair.ends[end].qp_config(kind) };
                 pair.ends[end].device.create_qp(config).unwrap()
             });
@@ -135,10 +136,10 @@ impl Promises {
                     end.device.attach_multicast(qp, GROUP).unwrap();
                 }
             }
-            promises.qps.push(qps);
-            promises.waiting.iter_mut().for_each(|waiting| waiting.push(std::collections::VecDeque::new()));
+            invariants.qps.push(qps);
+            invariants.waiting.iter_mut().for_each(|waiting| waiting.push(std::collections::VecDeque::new()));
         }
-        promises
+        invariants
     }
 
     fn step(&mut self, pair: &mut Pair, what: u32, choose: &mut Choose<'_>) -> Option<()> {
@@ -259,7 +260,7 @@ impl Promises {
         let mut bytes = pair.sent.get(which).map(|(_, bytes)| bytes.clone()).unwrap_or_default();
         let flow = Pair::flow_to(1 - to, STAR_PORT);
         let is_star = pair.sent.get(which).is_some_and(|(from, bytes)| {
-            PacketCheck::new(Epoch(0)).is_right(&Pair::flow_to(*from, STAR_PORT), bytes)
+            PacketCheck::new(Epoch(0)).is_valid(&Pair::flow_to(*from, STAR_PORT), bytes)
         });
         for _ in 0..choose(4)? {
             let at = choose(bytes.len().max(1) as u32)? as usize;

@@ -5,8 +5,8 @@
 use nichrome_rdma::iwarp::{Role, RtrMessage, Terms, WithoutReceive};
 use nichrome_rdma::*;
 use nichrome_wire::iwarp::{
-    AtomicOperation, AtomicRequest, AtomicResponse, Crc, Fpdu, MessageNumber, Opcode, Place, ReadRequest,
-    STag, Segment, fpdu_len,
+    AtomicOperation, AtomicRequest, AtomicResponse, Crc, Fpdu, MessageNumber, Opcode, ReadRequest, STag,
+    Segment, SegmentDestination, fpdu_len,
 };
 
 use super::{BASE, Link, Pair};
@@ -195,8 +195,8 @@ fn segment(choose: &mut Choose<'_>, peer: &mut Peer, rkey: u32) -> Option<Vec<u8
     let at = u64::from(choose(ZONE as u32 + 900)?);
     let offset = if choose(4)? == 0 { at } else { BASE + ZONE as u64 + at };
     let is_last = choose(3)? > 0;
-    let place = match opcode.queue() {
-        None => Place::Tagged { stag, offset },
+    let destination = match opcode.queue() {
+        None => SegmentDestination::Tagged { stag, offset },
         Some(_) => {
             let next = match opcode {
                 Opcode::ReadRequest | Opcode::AtomicRequest => &mut peer.next_request,
@@ -205,7 +205,7 @@ fn segment(choose: &mut Choose<'_>, peer: &mut Peer, rkey: u32) -> Option<Vec<u8
             let message = MessageNumber(if choose(8)? == 0 { choose(4)? } else { *next });
             *next += u32::from(is_last);
             let offset = if choose(4)? == 0 { choose(100)? } else { 0 };
-            Place::Untagged { message, offset, invalidate: stag }
+            SegmentDestination::Untagged { message, offset, invalidate: stag }
         }
     };
     let payload = match opcode {
@@ -218,10 +218,12 @@ fn segment(choose: &mut Choose<'_>, peer: &mut Peer, rkey: u32) -> Option<Vec<u8
             let operation = AtomicOperation::FetchAdd { add: u64::MAX, mask: 0 };
             AtomicRequest { id: 1, stag, offset, operation }.to_bytes().to_vec()
         }
-        Opcode::AtomicResponse => AtomicResponse { id: choose(4)?, before: u64::MAX }.to_bytes().to_vec(),
+        Opcode::AtomicResponse => {
+            AtomicResponse { id: choose(4)?, original_value: u64::MAX }.to_bytes().to_vec()
+        }
         _ => vec![0xFF; some_len(choose, 600)?],
     };
-    let segment = Segment { is_last, opcode, place };
+    let segment = Segment { is_last, opcode, destination };
     let mut ulpdu = vec![0; segment.header_len() + payload.len()];
     segment.write(&mut ulpdu).unwrap().copy_from_slice(&payload);
     Some(ulpdu)

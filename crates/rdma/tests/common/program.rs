@@ -296,10 +296,10 @@ fn request(what: u8, there: Remote) -> Option<Operation> {
 }
 
 /// A request: its end, its kind, its length, and the number of steps after it.
-pub type Asked = (usize, u8, usize, u8);
+pub type RequestSpec = (usize, u8, usize, u8);
 
 /// Requests of the first `kinds`. Few are invalid, since the first one ends the connection.
-pub fn requests(kinds: u8) -> impl Strategy<Value = Vec<Asked>> {
+pub fn requests(kinds: u8) -> impl Strategy<Value = Vec<RequestSpec>> {
     let valid = proptest::sample::select(vec![0, 0, 1, 1, 2, 5, 7, 7]);
     let what = prop_oneof![20 => valid, 1 => 0..kinds];
     proptest::collection::vec((0..2usize, what, 0..5000usize, 0..4u8), 1..50)
@@ -307,17 +307,18 @@ pub fn requests(kinds: u8) -> impl Strategy<Value = Vec<Asked>> {
 
 /// What goes wrong in the middle of a program, and after how many steps.
 #[derive(Clone, Copy, Debug)]
-pub struct Mishaps {
+pub struct ScheduledFaults {
     /// The network loses all packets.
-    pub dies: Option<usize>,
+    pub loses_all_after: Option<usize>,
     /// This end deregisters the memory of every other request.
-    pub withdraws: Option<(usize, usize)>,
+    pub deregisters: Option<(usize, usize)>,
 }
 
-pub fn mishaps() -> impl Strategy<Value = Mishaps> {
-    let dies = prop_oneof![Just(None), (0..200usize).prop_map(Some)];
-    let withdraws = prop_oneof![Just(None), (0..2usize, 0..100usize).prop_map(Some)];
-    (dies, withdraws).prop_map(|(dies, withdraws)| Mishaps { dies, withdraws })
+pub fn scheduled_faults() -> impl Strategy<Value = ScheduledFaults> {
+    let loses_all_after = prop_oneof![Just(None), (0..200usize).prop_map(Some)];
+    let deregisters = prop_oneof![Just(None), (0..2usize, 0..100usize).prop_map(Some)];
+    (loses_all_after, deregisters)
+        .prop_map(|(loses_all_after, deregisters)| ScheduledFaults { loses_all_after, deregisters })
 }
 
 /// The region of every other request at each end, until it is deregistered.
@@ -343,8 +344,8 @@ impl Others {
 pub fn completes(
     pair: &mut Pair,
     qps: [QpHandle; 2],
-    requests: Vec<Asked>,
-    Mishaps { dies, withdraws }: Mishaps,
+    requests: Vec<RequestSpec>,
+    ScheduledFaults { loses_all_after, deregisters }: ScheduledFaults,
 ) -> Result<(), TestCaseError> {
     let mut others = Others::new(pair);
     let mut posted = [Vec::new(), Vec::new()];
@@ -369,16 +370,16 @@ pub fn completes(
         }
         for _ in 0..pause {
             turns += 1;
-            if dies == Some(turns) {
+            if loses_all_after == Some(turns) {
                 pair.faults.loss = 1.0;
             }
-            if let Some((end, _)) = withdraws.filter(|(_, turn)| *turn == turns) {
+            if let Some((end, _)) = deregisters.filter(|(_, turn)| *turn == turns) {
                 others.deregister(end, &mut pair.ends[end].device);
             }
             pair.step();
         }
     }
-    if dies.is_some() {
+    if loses_all_after.is_some() {
         pair.faults.loss = 1.0;
     }
     pair.run();

@@ -2,7 +2,7 @@
 //! queue pair gets stuck.
 
 use crate::common::{Link, Pair};
-use crate::program::{completes, faults, mishaps, requests, runs, step};
+use crate::program::{completes, faults, requests, runs, scheduled_faults, step};
 use nichrome_rdma::*;
 use proptest::prelude::*;
 
@@ -50,10 +50,10 @@ proptest! {
         requests in requests(9),
         faults in faults(),
         seed in any::<u64>(),
-        mishaps in mishaps(),
+        scheduled_faults in scheduled_faults(),
     ) {
         let mut pair = Pair::with(|config| config.roce.acknowledgement_delay = seed % 2 * 60_000).seeded(seed, faults);
         let qps = pair.connect(QpType::Rc, &Link { rnr_retry: 2, retry_count: 3, psn: seed as u32, ..Link::default() });
-        completes(&mut pair, qps, requests, mishaps)?;
+        completes(&mut pair, qps, requests, scheduled_faults)?;
     }
 }

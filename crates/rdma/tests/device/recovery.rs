@@ -157,9 +157,9 @@ fn marks_are_answered_but_not_each() {
     let faults = Faults { mark: 1.0, ..Faults::default() };
     let (requester, responder, _) = transfer(&mut Pair::new().seeded(5, faults));
     assert!(responder.congestion_marks > 4000);
-    let told = responder.congestion_notifications_sent;
-    assert!(told > 2 && told * 10 < responder.congestion_marks, "{told}");
-    assert_eq!(requester.congestion_notifications_received, told);
+    let cnps_sent = responder.congestion_notifications_sent;
+    assert!(cnps_sent > 2 && cnps_sent * 10 < responder.congestion_marks, "{cnps_sent}");
+    assert_eq!(requester.congestion_notifications_received, cnps_sent);
 }
 
 #[test]

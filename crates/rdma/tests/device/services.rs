@@ -422,7 +422,7 @@ fn memory_is_checked_when_it_is_registered() {
     let needs_local = RegionConfig::new(BASE, 10, Access::REMOTE_WRITE);
     assert_eq!(end.device.register(domain, needs_local), Err(RegisterError::NeedsLocalWrite));
     let elsewhere = RegionConfig::new(BASE - 1, 10, ALL);
-    assert!(matches!(end.device.register(domain, elsewhere), Err(RegisterError::NotThere { .. })));
+    assert!(matches!(end.device.register(domain, elsewhere), Err(RegisterError::NotMapped { .. })));
     let wraps = RegionConfig { io_address: u64::MAX, ..RegionConfig::new(BASE, 10, ALL) };
     assert!(matches!(end.device.register(domain, wraps), Err(RegisterError::Range { .. })));
     let in_use = Err(ObjectError::InUse(ObjectKind::Domain));
@@ -539,7 +539,7 @@ fn memory_paged_on_demand_is_checked_when_it_is_accessed() {
     let [a, _] = pair.connect(QpType::Rc, &Link::default());
     let end = &mut pair.ends[1];
     let everything = RegionConfig::new(0, u64::MAX, ALL);
-    let none = Err(RegisterError::NotThere { address: 0, len: u64::MAX });
+    let none = Err(RegisterError::NotMapped { address: 0, len: u64::MAX });
     assert_eq!(end.device.register(end.domain, everything), none);
     let everything = RegionConfig { paging: Paging::OnDemand, ..everything };
     let region = end.device.register(end.domain, everything).unwrap();

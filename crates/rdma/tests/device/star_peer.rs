@@ -249,7 +249,7 @@ fn a_client_that_acknowledges_no_element_is_given_up() {
     let server = forger.qps[SERVER];
     forger.pair.ends[SERVER].post(server, 7, Operation::Send, 0, 8);
     for sequence in 1..1000 {
-        forger.complete(sequence, Completed::ReceivesWanted, 0);
+        forger.complete(sequence, Completed::ReceiveRequest, 0);
         forger.pair.run_for(100_000);
     }
     assert_eq!(forger.pair.ends[SERVER].statuses(), [(7, Status::RetryExceeded)]);

@@ -2,7 +2,7 @@
 //! and no queue pair gets stuck.
 
 use crate::common::{Link, Pair};
-use crate::program::{completes, faults, mishaps, requests, runs, step};
+use crate::program::{completes, faults, requests, runs, scheduled_faults, step};
 use nichrome_rdma::*;
 use proptest::prelude::*;
 
@@ -37,11 +37,11 @@ proptest! {
         faults in faults(),
         server in 0..2usize,
         seed in any::<u64>(),
-        mishaps in mishaps(),
+        scheduled_faults in scheduled_faults(),
     ) {
         let mut pair = Pair::new().seeded(seed, faults);
         let link = Link { rnr_retry: 2, retry_count: 3, psn: seed as u32 & 0xFF_FFFF, ..Link::default() };
         let qps = pair.connect_star(server, &link);
-        completes(&mut pair, qps, requests, mishaps)?;
+        completes(&mut pair, qps, requests, scheduled_faults)?;
     }
 }

@@ -2,7 +2,9 @@
 
 use nichrome_rdma::iwarp::{Role, Terms};
 use nichrome_rdma::*;
-use nichrome_wire::iwarp::{Crc, Markers, Opcode, Place, STag, Segment, TerminateCode, fpdu_len};
+use nichrome_wire::iwarp::{
+    Crc, Markers, Opcode, STag, Segment, SegmentDestination, TerminateCode, fpdu_len,
+};
 
 use crate::common::{ALL, BASE, MEMORY, pattern};
 use crate::foreign::{Alone, fpdu, untagged};
@@ -48,8 +50,8 @@ fn stream(alone: &Alone, crc: Crc) -> Vec<u8> {
 
 /// A segment of the response to the first READ.
 fn response(offset: u64, is_last: bool) -> Segment {
-    let place = Place::Tagged { stag: STag(1), offset };
-    Segment { is_last, opcode: Opcode::ReadResponse, place }
+    let destination = SegmentDestination::Tagged { stag: STag(1), offset };
+    Segment { is_last, opcode: Opcode::ReadResponse, destination }
 }
 
 #[test]
@@ -157,9 +159,12 @@ fn a_part_without_a_receive_stays_in_the_stream() {
 fn a_key_that_ends_between_two_parts_refuses_the_second() {
     let mut alone = receiver(PLAIN);
     let (region, keys) = alone.end().register(RegionConfig::new(BASE + 400_000, 50_000, ALL));
-    let place = Place::Tagged { stag: STag(keys.rkey.0), offset: BASE + 400_000 };
-    let written =
-        fpdu(&Segment { is_last: true, opcode: Opcode::Write, place }, &pattern(50_000, 1), Crc::Unused);
+    let destination = SegmentDestination::Tagged { stag: STag(keys.rkey.0), offset: BASE + 400_000 };
+    let written = fpdu(
+        &Segment { is_last: true, opcode: Opcode::Write, destination },
+        &pattern(50_000, 1),
+        Crc::Unused,
+    );
     let first = alone.deliver_bytes(&written[..20_000]);
     assert!(first > 15_000);
     alone.end().device.deregister(region).unwrap();

@@ -3,7 +3,8 @@
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::*;
 use nichrome_wire::iwarp::{
-    Crc, Fpdu, MessageNumber, Opcode, Place, ReadRequest, STag, Segment, TerminateCode, Terminated, fpdu_len,
+    Crc, Fpdu, MessageNumber, Opcode, ReadRequest, STag, Segment, SegmentDestination, TerminateCode,
+    Terminated, fpdu_len,
 };
 
 use crate::common::{BASE, End, Link, Pair};
@@ -114,7 +115,7 @@ impl Alone {
     /// Returns a tagged segment to offset `at` of the device's memory.
     pub(crate) fn tagged(&self, opcode: Opcode, at: u64, is_last: bool) -> Segment {
         let stag = STag(self.pair.ends[0].rkey.0);
-        Segment { is_last, opcode, place: Place::Tagged { stag, offset: BASE + at } }
+        Segment { is_last, opcode, destination: SegmentDestination::Tagged { stag, offset: BASE + at } }
     }
 
     /// Returns a READ request for `len` bytes at offset `at` of the device's memory.
@@ -126,8 +127,9 @@ impl Alone {
 
 /// Returns an untagged segment that invalidates nothing.
 pub(crate) fn untagged(opcode: Opcode, message: u32, offset: u32, is_last: bool) -> Segment {
-    let place = Place::Untagged { message: MessageNumber(message), offset, invalidate: STag(0) };
-    Segment { is_last, opcode, place }
+    let destination =
+        SegmentDestination::Untagged { message: MessageNumber(message), offset, invalidate: STag(0) };
+    Segment { is_last, opcode, destination }
 }
 
 pub(crate) fn fpdu(segment: &Segment, payload: &[u8], crc: Crc) -> Vec<u8> {

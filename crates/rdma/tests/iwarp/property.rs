@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::common::streams::Carriage;
 use crate::common::{Link, Pair};
-use crate::program::{Mishaps, Step, completes, mishaps, requests, runs, step};
+use crate::program::{ScheduledFaults, Step, completes, requests, runs, scheduled_faults, step};
 use crate::support::{TERMS, both};
 
 fn terms() -> impl Strategy<Value = Terms> {
@@ -74,12 +74,12 @@ proptest! {
         carriage in carriage(),
         damage in prop_oneof![Just(0.0), 0.0..0.2],
         seed in any::<u64>(),
-        mishaps in mishaps(),
-        dies in 0..200usize,
+        scheduled_faults in scheduled_faults(),
+        loses_all_after in 0..200usize,
     ) {
         let mut pair = Pair::new().seeded(seed, Default::default());
         pair.streams.carriage = Carriage { damage, ..carriage };
         let qps = pair.connect_iwarp(&Link::default(), both(terms));
-        completes(&mut pair, qps, requests, Mishaps { dies: Some(dies), ..mishaps })?;
+        completes(&mut pair, qps, requests, ScheduledFaults { loses_all_after: Some(loses_all_after), ..scheduled_faults })?;
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use nichrome_rdma::iwarp::{Role, Terms};
 use nichrome_rdma::*;
-use nichrome_wire::iwarp::{Crc, Fpdu, Opcode, Place, ReadRequest, STag, Segment, StartFrame, StartKind};
+use nichrome_wire::iwarp::{
+    Crc, Fpdu, MpaFrame, MpaFrameKind, Opcode, ReadRequest, STag, Segment, SegmentDestination,
+};
 
 use crate::common::{ALL, BASE, Link};
 use crate::foreign::{Alone, fpdu};
@@ -14,7 +16,7 @@ use crate::support::TERMS;
 
 /// The messages that one end of a connection sent.
 struct Captured {
-    start: StartKind,
+    start: MpaFrameKind,
     crc: Crc,
     /// Segments, with their payload and their FPDU as it came.
     segments: Vec<(Segment, Vec<u8>, Vec<u8>)>,
@@ -22,7 +24,7 @@ struct Captured {
 
 impl Captured {
     fn parse(stream: &[u8]) -> Self {
-        let (frame, len) = StartFrame::parse(stream).unwrap().unwrap();
+        let (frame, len) = MpaFrame::parse(stream).unwrap().unwrap();
         let crc = if frame.flags.crc { Crc::Used } else { Crc::Unused };
         let (mut rest, mut segments) = (&stream[len..], Vec::new());
         while let Some(fpdu) = Fpdu::parse(rest, crc).unwrap() {
@@ -45,9 +47,9 @@ impl Captured {
 
     /// The memory that WRITEs and READs name: by STag, from the first address to behind the last.
     fn spans(&self) -> BTreeMap<STag, (u64, u64)> {
-        let writes = self.of(Opcode::Write).filter_map(|(segment, payload)| match segment.place {
-            Place::Tagged { stag, offset } => Some((stag, offset, payload.len() as u64)),
-            Place::Untagged { .. } => None,
+        let writes = self.of(Opcode::Write).filter_map(|(segment, payload)| match segment.destination {
+            SegmentDestination::Tagged { stag, offset } => Some((stag, offset, payload.len() as u64)),
+            SegmentDestination::Untagged { .. } => None,
         });
         let reads = self.read_requests();
         let reads = reads.iter().map(|read| (read.source, read.source_offset, u64::from(read.len)));
@@ -67,7 +69,7 @@ const ROOM: usize = 8192;
 
 /// Replays the captured messages of one end to a queue pair of this crate; `peer` has those of the other end.
 fn replay(sent: &Captured, peer: &Captured) {
-    let role = if sent.start == StartKind::Request { Role::Responder } else { Role::Initiator };
+    let role = if sent.start == MpaFrameKind::Request { Role::Responder } else { Role::Initiator };
     let terms = Terms { role, crc: sent.crc, rtr: None, ird: 16, ord: 16, extended: false, ..TERMS };
     let mut alone = Alone::with(terms, &Link { rd_atomic: 16, ..Link::default() }, |_| {});
     let qp = alone.qp;
@@ -88,9 +90,11 @@ fn replay(sent: &Captured, peer: &Captured) {
     let (mut answered, mut expected) = (0, Vec::new());
     for (segment, payload, bytes) in &sent.segments {
         let (mut segment, mut payload) = (*segment, payload.clone());
-        if let (Opcode::Write, Place::Tagged { stag, offset }) = (segment.opcode, segment.place) {
+        if let (Opcode::Write, SegmentDestination::Tagged { stag, offset }) =
+            (segment.opcode, segment.destination)
+        {
             let (rkey, first, at) = keys[&stag];
-            segment.place = Place::Tagged { stag: STag(rkey.0), offset };
+            segment.destination = SegmentDestination::Tagged { stag: STag(rkey.0), offset };
             expected.push((at + (offset - first) as usize, payload.clone()));
         }
         if segment.opcode == Opcode::ReadRequest {
@@ -98,10 +102,12 @@ fn replay(sent: &Captured, peer: &Captured) {
             let source = STag(keys[&request.source].0.0);
             payload = ReadRequest { source, ..request }.to_bytes().to_vec();
         }
-        if let (Opcode::ReadResponse, Place::Tagged { offset, .. }) = (segment.opcode, segment.place) {
+        if let (Opcode::ReadResponse, SegmentDestination::Tagged { offset, .. }) =
+            (segment.opcode, segment.destination)
+        {
             let asked = &asked[answered];
             let offset = offset - asked.sink_offset;
-            segment.place = Place::Tagged { stag: STag(1 + answered as u32), offset };
+            segment.destination = SegmentDestination::Tagged { stag: STag(1 + answered as u32), offset };
             answered += usize::from(segment.is_last);
         }
         let is_as_it_came = matches!(segment.opcode, Opcode::Send);

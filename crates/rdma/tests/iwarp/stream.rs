@@ -2,7 +2,7 @@
 
 use nichrome_rdma::iwarp::{Role, RtrMessage, Terms};
 use nichrome_rdma::*;
-use nichrome_wire::iwarp::{Crc, Opcode, Place, Segment};
+use nichrome_wire::iwarp::{Crc, Opcode, Segment, SegmentDestination};
 
 use crate::common::{BASE, Link, pattern};
 use crate::foreign::{Alone, untagged};
@@ -133,7 +133,7 @@ fn the_first_fpdu_establishes_a_queue_pair_in_rtr() {
     let segment = Segment {
         is_last: true,
         opcode: Opcode::Write,
-        place: Place::Tagged { stag: nichrome_wire::iwarp::STag(1), offset: 0 },
+        destination: SegmentDestination::Tagged { stag: nichrome_wire::iwarp::STag(1), offset: 0 },
     };
     let bytes = crate::foreign::fpdu(&segment, &[], terms.crc);
     for _ in 0..2 {
@@ -239,9 +239,9 @@ fn segments_have_the_agreed_size() {
     let sent = alone.segments();
     assert!(sent.iter().all(|sent| sent.segment.header_len() + sent.payload.len() <= 1442));
     assert_eq!((sent.len(), sent[0].payload.len()), (8, 1424));
-    let offsets = sent.iter().map(|sent| match sent.segment.place {
-        Place::Untagged { offset, .. } => offset,
-        Place::Tagged { .. } => panic!(),
+    let offsets = sent.iter().map(|sent| match sent.segment.destination {
+        SegmentDestination::Untagged { offset, .. } => offset,
+        SegmentDestination::Tagged { .. } => panic!(),
     });
     assert_eq!(offsets.collect::<Vec<_>>(), (0..8).map(|nth| nth * 1424).collect::<Vec<_>>());
     assert_eq!(sent.iter().map(|sent| sent.segment.is_last).position(|is_last| is_last), Some(7));

@@ -3,8 +3,8 @@
 use nichrome_rdma::iwarp::{Role, RtrMessage, Terms, WithoutReceive};
 use nichrome_rdma::*;
 use nichrome_wire::iwarp::{
-    AtomicOperation, AtomicRequest, AtomicResponse, MessageNumber, Opcode, Place, ReadRequest, STag, Segment,
-    TerminateCause, TerminateCode, Terminated,
+    AtomicOperation, AtomicRequest, AtomicResponse, MessageNumber, Opcode, ReadRequest, STag, Segment,
+    SegmentDestination, TerminateCause, TerminateCode, Terminated,
 };
 
 use crate::common::{BASE, Link, MEMORY};
@@ -17,7 +17,11 @@ const RESPONDER: Terms = Terms { role: Role::Responder, rtr: None, ..TERMS };
 type Case = (&'static str, TerminateCode, fn(&mut Alone));
 
 fn tagged(stag: u32, offset: u64) -> Segment {
-    Segment { is_last: true, opcode: Opcode::Write, place: Place::Tagged { stag: STag(stag), offset } }
+    Segment {
+        is_last: true,
+        opcode: Opcode::Write,
+        destination: SegmentDestination::Tagged { stag: STag(stag), offset },
+    }
 }
 
 fn read(alone: &mut Alone, change: impl Fn(&mut ReadRequest)) {
@@ -44,8 +48,8 @@ const CASES: &[Case] = &[
     ("WRITE: unknown STag", TerminateCode::TAGGED_STAG, |alone| { alone.deliver(tagged(1, BASE), &[1]); }),
     ("WRITE: before the region", TerminateCode::TAGGED_BOUNDS, |alone| {
         let segment = alone.tagged(Opcode::Write, 0, true);
-        let Place::Tagged { stag, .. } = segment.place else { panic!() };
-        alone.deliver(Segment { place: Place::Tagged { stag, offset: BASE - 1 }, ..segment }, &[1, 2]);
+        let SegmentDestination::Tagged { stag, .. } = segment.destination else { panic!() };
+        alone.deliver(Segment { destination: SegmentDestination::Tagged { stag, offset: BASE - 1 }, ..segment }, &[1, 2]);
     }),
     ("WRITE: behind the region", TerminateCode::TAGGED_BOUNDS, |alone| {
         alone.deliver(alone.tagged(Opcode::Write, MEMORY as u64 - 1, true), &[1, 2]);
@@ -302,8 +306,9 @@ fn a_key_that_cannot_be_invalidated_ends_the_connection() {
     let mut alone = Alone::new(RESPONDER);
     let qp = alone.qp;
     alone.end().receive(qp, 1, 0, 8);
-    let place = Place::Untagged { message: MessageNumber(1), offset: 0, invalidate: STag(3) };
-    alone.deliver(Segment { is_last: true, opcode: Opcode::SendInvalidate, place }, &[1]);
+    let destination =
+        SegmentDestination::Untagged { message: MessageNumber(1), offset: 0, invalidate: STag(3) };
+    alone.deliver(Segment { is_last: true, opcode: Opcode::SendInvalidate, destination }, &[1]);
     assert_eq!(alone.terminated().0, TerminateCode::INVALIDATE);
     assert_eq!(alone.end().statuses(), [(1, Status::RemoteInvalidRequest)]);
 }

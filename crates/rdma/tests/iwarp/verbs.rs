@@ -2,7 +2,7 @@
 
 use nichrome_rdma::iwarp::{Role, RtrMessage, Terms};
 use nichrome_rdma::*;
-use nichrome_wire::iwarp::{Fpdu, Opcode, Place, ReadRequest, STag, Segment};
+use nichrome_wire::iwarp::{Fpdu, Opcode, ReadRequest, STag, Segment, SegmentDestination};
 
 use crate::common::{BASE, Link, Pair, address, changes, pattern};
 use crate::foreign::{Alone, untagged};
@@ -190,8 +190,8 @@ fn a_fence_waits_for_reads() {
     };
     assert_eq!(opcodes(&mut alone), [Opcode::ReadRequest, Opcode::Write]);
     assert_eq!(alone.end().statuses(), [], "the WRITE completes behind the READ");
-    let place = Place::Tagged { stag: STag(1), offset: 0 };
-    alone.deliver(Segment { is_last: true, opcode: Opcode::ReadResponse, place }, &[7; 8]);
+    let destination = SegmentDestination::Tagged { stag: STag(1), offset: 0 };
+    alone.deliver(Segment { is_last: true, opcode: Opcode::ReadResponse, destination }, &[7; 8]);
     assert_eq!(opcodes(&mut alone), [Opcode::Send]);
     assert_eq!(alone.end().statuses(), [(1, Status::Success), (2, Status::Success)]);
     assert_eq!(alone.end().bytes(0, 8), [7; 8]);
@@ -205,8 +205,8 @@ fn no_more_reads_than_the_ord_are_outstanding() {
         let (qp, there) = (alone.qp, Remote { address: 0, rkey: RKey(1) });
         (0..6).for_each(|nth| alone.end().post(qp, nth, Operation::Read(there), 0, 8));
         assert_eq!(alone.segments().len(), expected);
-        let place = Place::Tagged { stag: STag(1), offset: 0 };
-        alone.deliver(Segment { is_last: true, opcode: Opcode::ReadResponse, place }, &[7; 8]);
+        let destination = SegmentDestination::Tagged { stag: STag(1), offset: 0 };
+        alone.deliver(Segment { is_last: true, opcode: Opcode::ReadResponse, destination }, &[7; 8]);
         assert_eq!(alone.segments().len(), 1);
     }
 }
@@ -347,8 +347,8 @@ fn a_request_that_fails_behind_a_read_ends_the_connection_with_the_response() {
     let send = SendRequest::new(2, Operation::Send, &unregistered);
     alone.end().device.post_send(qp, &send).unwrap();
     assert_eq!((alone.segments().len(), alone.end().statuses()), (1, vec![]));
-    let place = Place::Tagged { stag: STag(1), offset: 0 };
-    alone.deliver(Segment { is_last: true, opcode: Opcode::ReadResponse, place }, &[7; 8]);
+    let destination = SegmentDestination::Tagged { stag: STag(1), offset: 0 };
+    alone.deliver(Segment { is_last: true, opcode: Opcode::ReadResponse, destination }, &[7; 8]);
     assert_eq!(alone.segments()[0].segment.opcode, Opcode::Terminate);
     let expected = [(1, Status::Success), (2, Status::LocalProtection), (3, Status::Flushed)];
     assert_eq!(alone.end().statuses(), expected);
@@ -364,8 +364,8 @@ fn a_draining_queue_starts_nothing() {
     alone.end().device.modify_qp(qp, &drain).unwrap();
     alone.end().post(qp, 2, Operation::Send, 0, 8);
     assert_eq!((alone.segments().len(), alone.end().events()), (0, vec![]));
-    let place = Place::Tagged { stag: STag(1), offset: 0 };
-    alone.deliver(Segment { is_last: true, opcode: Opcode::ReadResponse, place }, &[7; 8]);
+    let destination = SegmentDestination::Tagged { stag: STag(1), offset: 0 };
+    alone.deliver(Segment { is_last: true, opcode: Opcode::ReadResponse, destination }, &[7; 8]);
     assert_eq!(alone.end().events(), [Event::SendQueueDrained(qp)]);
     alone.end().device.modify_qp(qp, &QpChange::to(QpState::Rts)).unwrap();
     assert_eq!(alone.segments().len(), 1);

@@ -112,7 +112,7 @@ impl Server {
         let answer = card.respond(&datagram, *now, table, (memory, slots), &mut buffer)?;
         buffer.truncate(answer.len);
         let (repr, payload, authentication) = Repr::parse(&buffer).unwrap();
-        assert!(authentication.is_some() || PacketCheck::new(EPOCH).is_right(&answer.route.flow, &buffer));
+        assert!(authentication.is_some() || PacketCheck::new(EPOCH).is_valid(&answer.route.flow, &buffer));
         let payload = payload.to_vec();
         Some(Answered { answer, repr, payload, datagram: buffer })
     }

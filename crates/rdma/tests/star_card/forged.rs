@@ -44,7 +44,7 @@ fn an_authenticated_packet_is_answered_with_a_tag() {
     let (_, _, authentication) = Repr::parse(&answered.datagram).unwrap();
     let authentication = authentication.unwrap();
     let key = secret().lease_key(&ends(), LEASE);
-    assert!(key.is_right(GrantCode(0), &answered.answer.route.flow, &answered.datagram, &authentication));
+    assert!(key.is_valid(GrantCode(0), &answered.answer.route.flow, &answered.datagram, &authentication));
     // The answer carries the server's time.
     assert_eq!(answered.repr.stamp, Stamp(CLOCK));
 }

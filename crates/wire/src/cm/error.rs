@@ -10,7 +10,7 @@ pub enum CmError {
     #[error("a MAD of {0} bytes, where 256 are expected")]
     Length(usize),
     /// Base version, class, class version or method of another protocol.
-    #[error("a MAD that is not of the connection manager")]
+    #[error("not a connection management MAD")]
     Class,
     /// An attribute that chapter 12 does not define.
     #[error("unknown connection management attribute {0:#06x}")]

@@ -10,7 +10,7 @@ use crate::rdma::QpNumber;
 
 /// The message that an MRA acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Received {
+pub enum MraMessage {
     /// A REQ.
     Req,
     /// A REP.
@@ -25,7 +25,7 @@ pub struct Mra {
     /// The connection.
     pub ids: CommIds,
     /// The message received.
-    pub received: Received,
+    pub received: MraMessage,
     /// Longest time until the answer.
     pub service_timeout: TimeExponent,
     /// Data of the program.
@@ -35,9 +35,9 @@ pub struct Mra {
 impl Mra {
     pub(super) fn from_body(body: &Body) -> Result<Self, CmError> {
         let received = match body[8] >> 6 {
-            0 => Received::Req,
-            1 => Received::Rep,
-            2 => Received::Other,
+            0 => MraMessage::Req,
+            1 => MraMessage::Rep,
+            2 => MraMessage::Other,
             reserved => return Err(CmError::Answered(reserved)),
         };
         Ok(Self {

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// More private data than a message holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{given} bytes of private data, where {room} have room")]
+#[error("{given} bytes of private data exceed the maximum of {room}")]
 pub struct PrivateDataError {
     /// Bytes given.
     pub given: usize,

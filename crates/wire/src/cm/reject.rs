@@ -40,7 +40,7 @@ impl RejectReason {
 
 /// The message that is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rejected {
+pub enum RejMessage {
     /// A REQ.
     Req,
     /// A REP.
@@ -55,7 +55,7 @@ pub struct Rej {
     /// The connection; either identifier may be 0.
     pub ids: CommIds,
     /// The rejected message.
-    pub rejected: Rejected,
+    pub rejected: RejMessage,
     /// The reason.
     pub reason: RejectReason,
     /// Bytes of additional information, at most 72.
@@ -69,9 +69,9 @@ pub struct Rej {
 impl Rej {
     pub(super) fn from_body(body: &Body) -> Result<Self, CmError> {
         let rejected = match body[8] >> 6 {
-            0 => Rejected::Req,
-            1 => Rejected::Rep,
-            2 => Rejected::Other,
+            0 => RejMessage::Req,
+            1 => RejMessage::Rep,
+            2 => RejMessage::Other,
             reserved => return Err(CmError::Answered(reserved)),
         };
         let information_len = body[9] >> 1;

@@ -89,8 +89,8 @@ impl AtomicRequest {
         put(&mut bytes, 4, self.id.to_be_bytes());
         put(&mut bytes, 8, self.stag.0.to_be_bytes());
         put(&mut bytes, 12, self.offset.to_be_bytes());
-        for (place, word) in bytes[20..].chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_be_bytes());
+        for (destination, word) in bytes[20..].chunks_exact_mut(8).zip(words) {
+            destination.copy_from_slice(&word.to_be_bytes());
         }
         bytes
     }
@@ -102,7 +102,7 @@ pub struct AtomicResponse {
     /// The request's identifier.
     pub id: u32,
     /// The value before the operation.
-    pub before: u64,
+    pub original_value: u64,
 }
 
 impl AtomicResponse {
@@ -111,14 +111,14 @@ impl AtomicResponse {
 
     /// Reads the header.
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
-        Self { id: be32(bytes, 0), before: u64::from_be_bytes(array(bytes, 4)) }
+        Self { id: be32(bytes, 0), original_value: u64::from_be_bytes(array(bytes, 4)) }
     }
 
     /// Encodes the header.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         put(&mut bytes, 0, self.id.to_be_bytes());
-        put(&mut bytes, 4, self.before.to_be_bytes());
+        put(&mut bytes, 4, self.original_value.to_be_bytes());
         bytes
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     /// RFC 7306 section 5.2.2: the identifier of the request, then the value before the operation.
     #[test]
     fn a_response_has_the_bytes_of_rfc_7306() {
-        let response = AtomicResponse { id: 0x0102_0304, before: 0x0506_0708_090A_0B0C };
+        let response = AtomicResponse { id: 0x0102_0304, original_value: 0x0506_0708_090A_0B0C };
         let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
         assert_eq!((response.to_bytes(), AtomicResponse::from_bytes(&bytes)), (bytes, response));
     }

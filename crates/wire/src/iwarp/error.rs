@@ -5,7 +5,7 @@ use thiserror::Error;
 /// An invalid MPA Request or Reply frame (RFC 5044 section 7.1.1, RFC 6581 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum StartError {
+pub enum MpaError {
     /// The key is neither a Request's nor a Reply's.
     #[error("the peer does not speak MPA")]
     Key,
@@ -50,7 +50,7 @@ pub enum SegmentError {
     #[error("RDMAP opcode {0} in the wrong kind of DDP segment")]
     Tagged(u8),
     /// A queue number other than the opcode's.
-    #[error("DDP queue {0} is not that of the opcode")]
+    #[error("DDP queue {0} does not match the opcode")]
     Queue(u32),
     /// An atomic operation that RFC 7306 does not define.
     #[error("unknown atomic operation {0}")]

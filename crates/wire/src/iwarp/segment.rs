@@ -104,7 +104,7 @@ impl Opcode {
 
 /// The destination of a segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum SegmentDestination {
     /// Memory that the STag names (tagged).
     Tagged {
         /// The memory.
@@ -131,7 +131,7 @@ pub struct Segment {
     /// The operation of the message that it is part of.
     pub opcode: Opcode,
     /// The destination of its payload.
-    pub place: Place,
+    pub destination: SegmentDestination,
 }
 
 const TAGGED: u8 = 0x80;
@@ -150,9 +150,9 @@ impl Segment {
     /// Bytes of the header.
     #[inline]
     pub const fn header_len(&self) -> usize {
-        match self.place {
-            Place::Tagged { .. } => Self::TAGGED_LEN,
-            Place::Untagged { .. } => Self::UNTAGGED_LEN,
+        match self.destination {
+            SegmentDestination::Tagged { .. } => Self::TAGGED_LEN,
+            SegmentDestination::Untagged { .. } => Self::UNTAGGED_LEN,
         }
     }
 
@@ -176,11 +176,11 @@ impl Segment {
         if is_tagged != opcode.queue().is_none() {
             return Err(SegmentError::Tagged(code));
         }
-        let (place, payload) = match opcode.queue() {
+        let (destination, payload) = match opcode.queue() {
             None => {
                 let (header, payload) = ulpdu.split_first_chunk::<{ Self::TAGGED_LEN }>().ok_or(short)?;
                 let (stag, offset) = (STag(be32(header, 2)), u64::from_be_bytes(array(header, 6)));
-                (Place::Tagged { stag, offset }, payload)
+                (SegmentDestination::Tagged { stag, offset }, payload)
             }
             Some(queue) => {
                 let (header, payload) = ulpdu.split_first_chunk::<{ Self::UNTAGGED_LEN }>().ok_or(short)?;
@@ -188,27 +188,27 @@ impl Segment {
                     return Err(SegmentError::Queue(be32(header, 6)));
                 }
                 let (message, offset) = (MessageNumber(be32(header, 10)), be32(header, 14));
-                (Place::Untagged { message, offset, invalidate: STag(be32(header, 2)) }, payload)
+                (SegmentDestination::Untagged { message, offset, invalidate: STag(be32(header, 2)) }, payload)
             }
         };
-        Ok((Self { is_last: ddp & LAST != 0, opcode, place }, payload))
+        Ok((Self { is_last: ddp & LAST != 0, opcode, destination }, payload))
     }
 
     /// Writes the header to the front of `ulpdu` and returns the rest; `None` if `ulpdu` is too short, or if
-    /// the opcode requires the other kind of [`Place`].
+    /// the opcode requires the other kind of [`SegmentDestination`].
     #[inline]
     pub fn write<'b>(&self, ulpdu: &'b mut [u8]) -> Option<&'b mut [u8]> {
         let last = if self.is_last { LAST } else { 0 };
         let rdmap = RDMAP_VERSION << 6 | self.opcode as u8;
-        match (self.place, self.opcode.queue()) {
-            (Place::Tagged { stag, offset }, None) => {
+        match (self.destination, self.opcode.queue()) {
+            (SegmentDestination::Tagged { stag, offset }, None) => {
                 let (header, rest) = ulpdu.split_first_chunk_mut::<{ Self::TAGGED_LEN }>()?;
                 put(header, 0, [TAGGED | last | DDP_VERSION, rdmap]);
                 put(header, 2, stag.0.to_be_bytes());
                 put(header, 6, offset.to_be_bytes());
                 Some(rest)
             }
-            (Place::Untagged { message, offset, invalidate }, Some(queue)) => {
+            (SegmentDestination::Untagged { message, offset, invalidate }, Some(queue)) => {
                 let (header, rest) = ulpdu.split_first_chunk_mut::<{ Self::UNTAGGED_LEN }>()?;
                 put(header, 0, [last | DDP_VERSION, rdmap]);
                 put(header, 2, invalidate.0.to_be_bytes());

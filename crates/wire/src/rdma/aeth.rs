@@ -115,17 +115,17 @@ impl Credit {
     /// No flow control: the value that Linux sends, and that queue pairs with a shared receive queue send.
     pub const UNLIMITED: Self = Self(31);
 
-    const MOST: u8 = 30;
+    const MAX_CODE: u8 = 30;
 
     /// Returns the largest credit of at most `receives`, up to 32,768.
     pub fn for_receives(receives: u32) -> Self {
-        let code = (0..=Self::MOST).rev().find(|&code| doubling_every_other(code) <= receives);
+        let code = (0..=Self::MAX_CODE).rev().find(|&code| doubling_every_other(code) <= receives);
         Self(code.unwrap_or(0))
     }
 
     /// Returns the number of posted receives; `None` without flow control.
     pub const fn receives(self) -> Option<u32> {
-        if self.0 > Self::MOST { None } else { Some(doubling_every_other(self.0)) }
+        if self.0 > Self::MAX_CODE { None } else { Some(doubling_every_other(self.0)) }
     }
 }
 

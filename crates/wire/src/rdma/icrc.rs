@@ -148,9 +148,9 @@ impl Icrc {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IcrcCheck {
     /// Correct; over IPv4, for identification 0.
-    Right,
+    Valid,
     /// Correct for this identification.
-    RightFor(u16),
+    ValidForIdent(u16),
     /// Wrong, or the datagram is too short to have one.
     Wrong,
 }
@@ -192,7 +192,7 @@ impl IcrcChecker {
     #[inline]
     pub fn check(&mut self, flow: &UdpFlow, datagram: &[u8]) -> IcrcCheck {
         match (difference(flow, datagram), flow.addresses) {
-            (Some(0), _) => IcrcCheck::Right,
+            (Some(0), _) => IcrcCheck::Valid,
             (Some(difference), AddressPair::V4 { .. }) => self.explain(datagram.len(), difference),
             (Some(_), AddressPair::V6 { .. }) | (None, _) => IcrcCheck::Wrong,
         }
@@ -203,7 +203,7 @@ impl IcrcChecker {
     fn explain(&mut self, datagram_len: usize, difference: u32) -> IcrcCheck {
         self.prepare(datagram_len);
         match u16::try_from(multiply(difference, self.unshift)) {
-            Ok(ident) => IcrcCheck::RightFor(ident.swap_bytes()),
+            Ok(ident) => IcrcCheck::ValidForIdent(ident.swap_bytes()),
             Err(_) => IcrcCheck::Wrong,
         }
     }
@@ -272,7 +272,7 @@ mod tests {
         packet.extend(payload);
         let expected = crc32(&packet).to_le_bytes();
         let datagram = [&bth[..], payload, &expected].concat();
-        assert_eq!(IcrcChecker::default().check(&flow, &datagram), IcrcCheck::Right);
+        assert_eq!(IcrcChecker::default().check(&flow, &datagram), IcrcCheck::Valid);
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
             icrc.update(&datagram[BthHeader::LEN..]);
             datagram.extend(icrc.finish());
             let check = IcrcChecker::default().check(&flow_v6(), &datagram);
-            assert_eq!(check == IcrcCheck::Right, is_checked, "{len}");
+            assert_eq!(check == IcrcCheck::Valid, is_checked, "{len}");
         }
     }
 }

@@ -80,7 +80,7 @@ impl PacketCheck {
 
     /// Returns true if the check at the end of `datagram` is right.
     #[inline]
-    pub fn is_right(&self, flow: &UdpFlow, datagram: &[u8]) -> bool {
+    pub fn is_valid(&self, flow: &UdpFlow, datagram: &[u8]) -> bool {
         match datagram.split_last_chunk::<CHECK_LEN>() {
             Some((covered, check)) => self.compute(flow, covered) == *check,
             None => false,

@@ -29,7 +29,7 @@ impl StatusCode {
 }
 
 /// The completed operation, as in `enum ibv_wc_opcode`; also [`Self::Connection`] for the whole connection,
-/// and [`Self::ReceivesWanted`], a request for receives.
+/// and [`Self::ReceiveRequest`], a request for receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Completed {
@@ -48,7 +48,7 @@ pub enum Completed {
     /// A receive of the server, consumed by a WRITE with immediate data.
     ReceiveWithWrite = 129,
     /// No completion: the client requests the server's shared receives before the number in `wr_id`.
-    ReceivesWanted = 254,
+    ReceiveRequest = 254,
     /// The connection: the client has closed it and sends no more completions.
     Connection = 255,
 }
@@ -62,7 +62,7 @@ impl Completed {
         Self::FetchAdd,
         Self::Receive,
         Self::ReceiveWithWrite,
-        Self::ReceivesWanted,
+        Self::ReceiveRequest,
         Self::Connection,
     ];
 
@@ -71,7 +71,7 @@ impl Completed {
     pub fn is_of_send(self) -> bool {
         match self {
             Self::Send | Self::Write | Self::Read | Self::CompareSwap | Self::FetchAdd => true,
-            Self::Receive | Self::ReceiveWithWrite | Self::ReceivesWanted | Self::Connection => false,
+            Self::Receive | Self::ReceiveWithWrite | Self::ReceiveRequest | Self::Connection => false,
         }
     }
 

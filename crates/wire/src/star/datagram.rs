@@ -78,7 +78,7 @@ impl Repr {
         });
         let body = body.ok_or(short(minimum))?;
         let (message, payload) =
-            read_message(kind, &header, body).ok_or(short(minimum + Element::behind(body)))??;
+            read_message(kind, &header, body).ok_or(short(minimum + Element::trailing_len(body)))??;
         check_length(&message, &header, payload.len(), datagram.len())?;
         let authentication = if flags.contains(Flags::AUTHENTICATED) {
             datagram.last_chunk().map(Authentication::from_bytes)

@@ -199,7 +199,7 @@ impl Element {
 
     /// Returns the number of bytes that follow an element with this `body`: the operands of an atomic
     /// operation, or the grant code of a region.
-    pub(super) fn behind(body: &[u8]) -> usize {
+    pub(super) fn trailing_len(body: &[u8]) -> usize {
         if body.first() == Some(&opcode::REGISTER) { Registration::CODE_LEN } else { Operands::LEN }
     }
 

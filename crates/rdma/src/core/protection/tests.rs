@@ -4,9 +4,9 @@ use super::*;
 
 /// A queue pair, another one in its protection domain, and one in another domain.
 struct Peers {
-    own: Asker,
-    other_qp: Asker,
-    other_domain: Asker,
+    own: Accessor,
+    other_qp: Accessor,
+    other_domain: Accessor,
 }
 
 fn peers() -> Peers {
@@ -14,26 +14,34 @@ fn peers() -> Peers {
     let [domain, other] = [(); 2].map(|()| domains.insert(|_| ()).unwrap());
     let [qp, other_qp] = [(); 2].map(|()| qps.insert(|_| ()).unwrap());
     Peers {
-        own: Asker { domain, qp },
-        other_qp: Asker { domain, qp: other_qp },
-        other_domain: Asker { domain: other, qp },
+        own: Accessor { domain, qp },
+        other_qp: Accessor { domain, qp: other_qp },
+        other_domain: Accessor { domain: other, qp },
     }
 }
 
-fn region(asker: Asker, access: Access) -> Region {
+fn region(accessor: Accessor, access: Access) -> Region {
     let (io_address, address, len) = (0x1000, 0x9000, 100);
-    Region { domain: asker.domain, access, io_address, address, len, windows: 0, validity: Validity::Valid }
+    Region {
+        domain: accessor.domain,
+        access,
+        io_address,
+        address,
+        len,
+        windows: 0,
+        validity: Validity::Valid,
+    }
 }
 
 /// Adds a region and a window; returns their handles and keys.
 fn region_and_window(
     protection: &mut Protection,
-    asker: Asker,
+    accessor: Accessor,
     access: Access,
     kind: WindowKind,
 ) -> [(Handle<kind::Key>, u32); 2] {
-    let region = protection.add_region(region(asker, access)).unwrap();
-    let window = protection.add_window(Window { domain: asker.domain, kind, binding: None }).unwrap();
+    let region = protection.add_region(region(accessor, access)).unwrap();
+    let window = protection.add_window(Window { domain: accessor.domain, kind, binding: None }).unwrap();
     [region, window].map(|handle| (handle, protection.key_of(handle).unwrap()))
 }
 
@@ -130,7 +138,9 @@ fn a_replaced_region_has_a_new_key_only_in_another_domain() {
     assert_eq!(protection.key_of(handle), Some(key));
     protection.replace_region(handle, region(peers.other_domain, Access::LOCAL_WRITE));
     let renewed = protection.key_of(handle).unwrap();
-    let reach = |asker: Asker, key| protection.local(asker.domain, LKey(key), 0x1000, 8, Access::LOCAL_WRITE);
+    let reach = |accessor: Accessor, key| {
+        protection.local(accessor.domain, LKey(key), 0x1000, 8, Access::LOCAL_WRITE)
+    };
     assert_eq!(reach(peers.own, key), Err(Refusal::Key));
     assert_eq!(reach(peers.own, renewed), Err(Refusal::Owner));
     assert_eq!(reach(peers.other_domain, renewed), Ok(0x9000));

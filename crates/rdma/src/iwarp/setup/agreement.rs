@@ -1,7 +1,7 @@
 //! Computes the terms of a connection from an MPA Request and its Reply (RFC 5044 section 7.1, RFC 6581
 //! section 9).
 
-use nichrome_wire::iwarp::{Crc, Enhanced, Rtr, StartFlags, StartFrame};
+use nichrome_wire::iwarp::{Crc, Enhanced, MpaFlags, MpaFrame, Rtr};
 
 use super::error::SetupError;
 use super::identity::Identity;
@@ -9,7 +9,7 @@ use super::options::Options;
 use crate::iwarp::{Role, RtrMessage, Terms};
 
 /// Returns the terms of the initiator that sent a Request with these options and received `reply`.
-pub(super) fn of_initiator(options: &Options, reply: &StartFrame<'_>) -> Result<Terms, SetupError> {
+pub(super) fn of_initiator(options: &Options, reply: &MpaFrame<'_>) -> Result<Terms, SetupError> {
     let asked = options.enhanced();
     if reply.revision > if asked.is_some() { 2 } else { 1 } {
         return Err(SetupError::Revision(reply.revision));
@@ -38,7 +38,7 @@ pub(super) fn of_initiator(options: &Options, reply: &StartFrame<'_>) -> Result<
 /// Returns the terms of the responder to `request`, and the enhanced connection data of its Reply.
 pub(super) fn of_responder(
     options: &Options,
-    request: &StartFrame<'_>,
+    request: &MpaFrame<'_>,
 ) -> Result<(Terms, Option<Enhanced>), SetupError> {
     let terms = terms(Role::Responder, options, &request.flags, request.private_data);
     let Some(Enhanced { ird, ord: _, peer_to_peer, rtr }) = request.enhanced else {
@@ -59,7 +59,7 @@ pub(super) fn of_responder(
 }
 
 /// Returns the terms that do not depend on enhanced connection data.
-fn terms(role: Role, options: &Options, theirs: &StartFlags, private_data: &[u8]) -> Terms {
+fn terms(role: Role, options: &Options, theirs: &MpaFlags, private_data: &[u8]) -> Terms {
     Terms {
         role,
         crc: if options.crc || theirs.crc { Crc::Used } else { Crc::Unused },

@@ -1,6 +1,6 @@
 //! Errors of MPA's start-up.
 
-use nichrome_wire::iwarp::{StartError, TerminateCode};
+use nichrome_wire::iwarp::{MpaError, TerminateCode};
 use thiserror::Error;
 
 /// Why a connection was not set up.
@@ -8,7 +8,7 @@ use thiserror::Error;
 pub enum SetupError {
     /// The peer's bytes are no start frame.
     #[error(transparent)]
-    Frame(#[from] StartError),
+    Frame(#[from] MpaError),
     /// A Request where a Reply is expected, or the reverse.
     #[error("the peer sent an MPA Request instead of a Reply, or a Reply instead of a Request")]
     WrongFrame,

@@ -4,8 +4,8 @@ use std::fmt;
 
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{
-    Crc, Fpdu, MessageNumber, Opcode, Place, STag, Segment, StartFrame, StartKind, TerminateCode, Terminated,
-    fpdu_len,
+    Crc, Fpdu, MessageNumber, MpaFrame, MpaFrameKind, Opcode, STag, Segment, SegmentDestination,
+    TerminateCode, Terminated, fpdu_len,
 };
 
 use super::Established;
@@ -34,8 +34,8 @@ impl fmt::Debug for Initiator {
 impl Initiator {
     /// Begins with a Request, with up to 508 bytes of private data; siw takes 251.
     pub fn new(options: Options, private_data: &[u8], now: Instant) -> Self {
-        let request = StartFrame {
-            kind: StartKind::Request,
+        let request = MpaFrame {
+            kind: MpaFrameKind::Request,
             flags: options.flags(),
             revision: if options.revision == Revision::Two { 2 } else { 1 },
             enhanced: options.enhanced(),
@@ -63,8 +63,8 @@ impl Initiator {
     /// The connection is not set up. The stream is to be closed after the output is sent.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Established>, SetupError> {
         self.input.extend(bytes);
-        let Some((reply, len)) = StartFrame::parse(&self.input)? else { return Ok(None) };
-        if reply.kind != StartKind::Reply {
+        let Some((reply, len)) = MpaFrame::parse(&self.input)? else { return Ok(None) };
+        if reply.kind != MpaFrameKind::Reply {
             return Err(SetupError::WrongFrame);
         }
         if reply.flags.reject {
@@ -92,8 +92,9 @@ impl Initiator {
 fn terminate(error: TerminateCode, crc: Crc) -> Vec<u8> {
     let mut message = Vec::new();
     Terminated::write(error, None, &mut message);
-    let place = Place::Untagged { message: MessageNumber::FIRST, offset: 0, invalidate: STag(0) };
-    let segment = Segment { is_last: true, opcode: Opcode::Terminate, place };
+    let destination =
+        SegmentDestination::Untagged { message: MessageNumber::FIRST, offset: 0, invalidate: STag(0) };
+    let segment = Segment { is_last: true, opcode: Opcode::Terminate, destination };
     let len = segment.header_len() + message.len();
     let mut fpdu = vec![0; fpdu_len(len)];
     if let Some(payload) = Fpdu::ulpdu_mut(&mut fpdu, len).and_then(|ulpdu| segment.write(ulpdu)) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nichrome_wire::iwarp::{Enhanced, Rtr, StartFlags};
+use nichrome_wire::iwarp::{Enhanced, MpaFlags, Rtr};
 
 use crate::iwarp::Terms;
 
@@ -62,8 +62,8 @@ impl Options {
         self.rtr.send || self.rtr.write || self.rtr.read
     }
 
-    pub(super) const fn flags(&self) -> StartFlags {
-        StartFlags { markers: self.markers, crc: self.crc, reject: false }
+    pub(super) const fn flags(&self) -> MpaFlags {
+        MpaFlags { markers: self.markers, crc: self.crc, reject: false }
     }
 
     /// Returns the enhanced connection data of a Request; `None` in revision 1.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use nichrome_wire::Instant;
-use nichrome_wire::iwarp::{StartFlags, StartFrame, StartKind};
+use nichrome_wire::iwarp::{MpaFlags, MpaFrame, MpaFrameKind};
 
 use super::Established;
 use super::agreement::of_responder;
@@ -47,8 +47,8 @@ impl Responder {
     /// The connection is not set up, and the stream is to be closed.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<&[u8]>, SetupError> {
         self.input.extend(bytes);
-        let Some((request, len)) = StartFrame::parse(&self.input)? else { return Ok(None) };
-        if request.kind != StartKind::Request {
+        let Some((request, len)) = MpaFrame::parse(&self.input)? else { return Ok(None) };
+        if request.kind != MpaFrameKind::Request {
             return Err(SetupError::WrongFrame);
         }
         if self.input.len() > len {
@@ -59,7 +59,7 @@ impl Responder {
 
     /// Returns the IRD and the ORD of a complete Request; `None` for one that it does not have.
     pub fn depths(&self) -> (Option<u16>, Option<u16>) {
-        let enhanced = match StartFrame::parse(&self.input) {
+        let enhanced = match MpaFrame::parse(&self.input) {
             Ok(Some((request, _))) => request.enhanced,
             _ => None,
         };
@@ -72,7 +72,7 @@ impl Responder {
     /// There is no Request, or it offers no ready-to-receive message in peer-to-peer mode. The latter is
     /// rejected.
     pub fn accept(&mut self, options: &Options, private_data: &[u8]) -> Result<Established, SetupError> {
-        let (request, _) = StartFrame::parse(&self.input)?.ok_or(SetupError::WrongFrame)?;
+        let (request, _) = MpaFrame::parse(&self.input)?.ok_or(SetupError::WrongFrame)?;
         let (terms, enhanced) = match of_responder(options, &request) {
             Ok(agreed) => agreed,
             Err(error) => {
@@ -80,16 +80,16 @@ impl Responder {
                 return Err(error);
             }
         };
-        let (kind, revision, flags) = (StartKind::Reply, request.revision, options.flags());
-        StartFrame { kind, flags, revision, enhanced, private_data }.write(&mut self.output);
+        let (kind, revision, flags) = (MpaFrameKind::Reply, request.revision, options.flags());
+        MpaFrame { kind, flags, revision, enhanced, private_data }.write(&mut self.output);
         Ok(Established { terms, private_data: request.private_data.to_vec(), rest: Vec::new() })
     }
 
     /// Rejects the Request.
     pub fn reject(&mut self, private_data: &[u8]) {
-        let Ok(Some((request, _))) = StartFrame::parse(&self.input) else { return };
-        let (kind, revision, enhanced) = (StartKind::Reply, request.revision, request.enhanced);
-        let flags = StartFlags { reject: true, ..StartFlags::default() };
-        StartFrame { kind, flags, revision, enhanced, private_data }.write(&mut self.output);
+        let Ok(Some((request, _))) = MpaFrame::parse(&self.input) else { return };
+        let (kind, revision, enhanced) = (MpaFrameKind::Reply, request.revision, request.enhanced);
+        let flags = MpaFlags { reject: true, ..MpaFlags::default() };
+        MpaFrame { kind, flags, revision, enhanced, private_data }.write(&mut self.output);
     }
 }

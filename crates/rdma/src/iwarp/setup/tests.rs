@@ -1,6 +1,6 @@
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{
-    Crc, Enhanced, Fpdu, Opcode, Rtr, Segment, StartError, StartFlags, StartFrame, StartKind, TerminateCode,
+    Crc, Enhanced, Fpdu, MpaError, MpaFlags, MpaFrame, MpaFrameKind, Opcode, Rtr, Segment, TerminateCode,
     Terminated,
 };
 use proptest::prelude::*;
@@ -28,11 +28,11 @@ fn start(ours: Options, theirs: Options) -> (Established, Established) {
 fn answer(
     options: Options,
     revision: u8,
-    flags: StartFlags,
+    flags: MpaFlags,
     enhanced: Option<Enhanced>,
 ) -> (Result<Option<Established>, SetupError>, Vec<u8>) {
     let mut reply = Vec::new();
-    StartFrame { kind: StartKind::Reply, flags, revision, enhanced, private_data: b"no" }.write(&mut reply);
+    MpaFrame { kind: MpaFrameKind::Reply, flags, revision, enhanced, private_data: b"no" }.write(&mut reply);
     let mut caller = initiator(options);
     caller.take_output();
     (caller.receive(&reply), caller.take_output())
@@ -68,7 +68,7 @@ fn each_end_sends_no_more_reads_than_the_other_takes() {
 #[test]
 fn depths_that_are_not_negotiated_stay_as_requested() {
     let (options, unknown) = (Options { ird: 3, ord: 7, ..Options::default() }, Enhanced::default());
-    let (connected, _) = answer(options, 2, StartFlags::default(), Some(unknown));
+    let (connected, _) = answer(options, 2, MpaFlags::default(), Some(unknown));
     let terms = connected.unwrap().unwrap().terms;
     assert_eq!((terms.ird, terms.ord), (3, 7));
 }
@@ -80,9 +80,9 @@ fn revision_one_has_no_depths_and_no_peer_to_peer_mode() {
     assert_eq!((connected.terms.ord, connected.terms.rtr), (99, None));
     assert_eq!((accepted.terms.ord, accepted.terms.rtr), (5, None));
     assert_eq!([connected.terms.role, accepted.terms.role], [Role::Initiator, Role::Responder]);
-    let (downgraded, _) = answer(Options { rtr: ALL, ..Options::default() }, 1, StartFlags::default(), None);
+    let (downgraded, _) = answer(Options { rtr: ALL, ..Options::default() }, 1, MpaFlags::default(), None);
     assert_eq!(downgraded.unwrap().unwrap().terms.rtr, None);
-    let (above, _) = answer(old, 2, StartFlags::default(), None);
+    let (above, _) = answer(old, 2, MpaFlags::default(), None);
     assert_eq!(above, Err(SetupError::Revision(2)));
 }
 
@@ -117,7 +117,7 @@ fn a_choice_that_was_not_offered_is_terminated() {
     let offered = Options { rtr: Rtr { write: true, ..Rtr::default() }, ..Options::default() };
     let chosen =
         Enhanced { peer_to_peer: true, rtr: Rtr { read: true, ..Rtr::default() }, ..Enhanced::default() };
-    let (refused, output) = answer(offered, 2, StartFlags::default(), Some(chosen));
+    let (refused, output) = answer(offered, 2, MpaFlags::default(), Some(chosen));
     assert_eq!(refused, Err(SetupError::Rtr));
     assert_eq!(terminated(&output, Crc::Unused), TerminateCode::RTR);
 }
@@ -125,24 +125,24 @@ fn a_choice_that_was_not_offered_is_terminated() {
 #[test]
 fn a_request_that_offers_no_message_is_rejected() {
     let enhanced = Some(Enhanced { peer_to_peer: true, ..Enhanced::default() });
-    let (kind, flags) = (StartKind::Request, StartFlags::default());
+    let (kind, flags) = (MpaFrameKind::Request, MpaFlags::default());
     let mut request = Vec::new();
-    StartFrame { kind, flags, revision: 2, enhanced, private_data: &[] }.write(&mut request);
+    MpaFrame { kind, flags, revision: 2, enhanced, private_data: &[] }.write(&mut request);
     let mut listener = Responder::new(Instant::ZERO);
     listener.receive(&request).unwrap();
     assert_eq!(listener.accept(&Options::default(), b"yes"), Err(SetupError::Rtr));
     let output = listener.take_output();
-    assert!(StartFrame::parse(&output).unwrap().unwrap().0.flags.reject);
+    assert!(MpaFrame::parse(&output).unwrap().unwrap().0.flags.reject);
 }
 
 #[test]
 fn more_reads_than_this_end_takes_are_terminated() {
     let reply = Some(Enhanced { ird: Some(1), ord: Some(17), ..Enhanced::default() });
-    let crc = StartFlags { crc: true, ..StartFlags::default() };
+    let crc = MpaFlags { crc: true, ..MpaFlags::default() };
     let (refused, output) = answer(Options::default(), 2, crc, reply);
     assert_eq!(refused, Err(SetupError::Ird { ord: 17, ird: 16 }));
     assert_eq!(terminated(&output, Crc::Used), TerminateCode::IRD);
-    let (_, output) = answer(Options::default(), 2, StartFlags { markers: true, ..crc }, reply);
+    let (_, output) = answer(Options::default(), 2, MpaFlags { markers: true, ..crc }, reply);
     assert!(output.is_empty());
 }
 
@@ -184,10 +184,10 @@ fn the_wrong_frame_is_refused() {
 #[test]
 fn lengths_that_lie_and_garbage_are_refused() {
     for (bytes, error) in [
-        (&b"GET / HTTP/1.1"[..], StartError::Key),
-        (b"MPA ID Req Frame\0\x02\x02\x01", StartError::PrivateData(513)),
-        (b"MPA ID Req Frame\x10\x02\0\x03", StartError::NotEnhanced),
-        (b"MPA ID Req Frame\0\x07", StartError::Revision(7)),
+        (&b"GET / HTTP/1.1"[..], MpaError::Key),
+        (b"MPA ID Req Frame\0\x02\x02\x01", MpaError::PrivateData(513)),
+        (b"MPA ID Req Frame\x10\x02\0\x03", MpaError::NotEnhanced),
+        (b"MPA ID Req Frame\0\x07", MpaError::Revision(7)),
     ] {
         let mut listener = Responder::new(Instant::ZERO);
         assert_eq!(listener.receive(bytes), Err(error.into()), "{bytes:?}");

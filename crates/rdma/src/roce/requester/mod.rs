@@ -260,10 +260,10 @@ impl Requester {
 
     fn run_local<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         let Context { qp, verbs, .. } = context;
-        let asker = qp.asker();
+        let accessor = qp.accessor();
         let Some(work) = qp.sends.get_mut(self.cursor.work) else { return };
         if work.progress == Progress::Posted {
-            let done = verbs.execute_local(asker, &work.operation);
+            let done = verbs.execute_local(accessor, &work.operation);
             work.progress = done.map_or_else(Progress::Failed, |()| Progress::Done);
         }
         if work.progress == Progress::Done {

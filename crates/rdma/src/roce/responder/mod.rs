@@ -31,8 +31,8 @@ use nichrome_wire::rdma::{Msn, NakCode, Psn, RKey, RcMessage, SrqNumber, Syndrom
 
 use super::config::SelectiveRepeat;
 use super::context::Context;
+use super::held_pool::HeldPool;
 use super::packet::{Cause, Incoming, Outgoing};
-use super::spare::Spare;
 use crate::core::attributes::{QpState, QpType};
 use crate::core::completion::Status;
 use crate::core::cq::Urgency;
@@ -144,7 +144,7 @@ impl Responder {
         // After an RNR NAK the peer retransmits everything.
         if request.selective && is_offered && fits_mtu && !self.nak_sent && !self.answers.is_rnr_nak() {
             let limit = shared.config.held_packets;
-            if self.reorder.keep(self.expected, message, request, limit, &mut shared.spare) {
+            if self.reorder.keep(self.expected, message, request, limit, &mut shared.held_pool) {
                 return;
             }
         }
@@ -163,7 +163,7 @@ impl Responder {
             if takes_requests(context.qp) && held.psn == self.expected {
                 done = self.expected_request(held.message, &held.incoming(), context);
             }
-            context.shared.spare.give_back(held.into_payload());
+            context.shared.held_pool.give_back(held.into_payload());
             done?;
         }
         Ok(())
@@ -195,7 +195,7 @@ impl Responder {
         context: &mut Context<'_, M>,
     ) -> Result<(), Failed> {
         self.report_established(context);
-        if context.qp.kind == QpType::XrcReceive && !self.turns_to(request.srq, context) {
+        if context.qp.kind == QpType::XrcReceive && !self.select_srq(request.srq, context) {
             return self.reject(Reject::Invalid, context);
         }
         let done = match message {
@@ -223,10 +223,10 @@ impl Responder {
 
     /// Switches an XRC target to the shared receive queue that a request names. Returns false if the XRC
     /// domain has no such queue, or the packets of one message name different queues.
-    fn turns_to<M: Memory>(&mut self, srq: SrqNumber, context: &mut Context<'_, M>) -> bool {
+    fn select_srq<M: Memory>(&mut self, srq: SrqNumber, context: &mut Context<'_, M>) -> bool {
         if self.inbound == Inbound::Nothing {
             self.srq = srq;
-            return context.qp.turn_to(srq, context.verbs);
+            return context.qp.switch_srq(srq, context.verbs);
         }
         srq == self.srq
     }
@@ -245,7 +245,7 @@ impl Responder {
         self.expected += done.packets;
         self.answers.drop_old(self.expected);
         self.nak_sent = false;
-        self.reorder.advance(done.packets, &mut shared.spare);
+        self.reorder.advance(done.packets, &mut shared.held_pool);
         if done.ends {
             self.msn = self.msn.next();
         }
@@ -266,7 +266,7 @@ impl Responder {
             Reject::NotReady => {
                 verbs.counters.rnr_naks_sent += 1;
                 self.nak_sent = true;
-                self.reorder.clear(&mut shared.spare);
+                self.reorder.clear(&mut shared.held_pool);
                 self.answer_negatively(Syndrome::RnrNak(qp.settings.min_rnr_timer));
                 return Ok(());
             }
@@ -416,9 +416,9 @@ impl Responder {
     }
 
     /// Drops the message that is being received, and the kept packets. Queued answers are still sent.
-    pub(super) fn stop(&mut self, spare: &mut Spare) {
+    pub(super) fn stop(&mut self, held_pool: &mut HeldPool) {
         self.inbound = Inbound::Nothing;
-        self.reorder.clear(spare);
+        self.reorder.clear(held_pool);
     }
 
     /// Drops READ responses, and answers of atomics, FLUSHes and ATOMIC WRITEs. A queued ACK or NAK is still
@@ -428,10 +428,10 @@ impl Responder {
     }
 
     /// Drops all answers and the kept packets.
-    pub(super) fn drop_answers(&mut self, spare: &mut Spare) {
+    pub(super) fn drop_answers(&mut self, held_pool: &mut HeldPool) {
         self.answers.clear();
         self.delayed_ack = DelayedAck::default();
-        self.reorder.clear(spare);
+        self.reorder.clear(held_pool);
     }
 }
 

@@ -9,14 +9,15 @@
 
 use nichrome_wire::rdma::{Psn, RcMessage};
 
-use super::super::held::{Held, HeldRequests};
+use super::super::held::{HeldRequest, HeldRequests};
+use super::super::held_pool::HeldPool;
 use super::super::packet::Incoming;
-use super::super::spare::Spare;
 
 /// A packet is kept if it is fewer than this many packets ahead of the expected one.
 const REACH: usize = 1024;
 
-/// The packets that one queue pair has kept. While none is kept, the queues for their order are in [`Spare`].
+/// The packets that one queue pair has kept. While none is kept, the queues for their order are in
+/// [`HeldPool`].
 #[derive(Debug, Default)]
 pub(super) struct Reorder {
     held: HeldRequests,
@@ -30,44 +31,48 @@ impl Reorder {
         message: RcMessage,
         request: &Incoming<'_>,
         limit: usize,
-        spare: &mut Spare,
+        held_pool: &mut HeldPool,
     ) -> bool {
-        let place = request.psn.since(expected).max(0).unsigned_abs() as usize;
-        if place >= REACH {
+        let index = request.psn.since(expected).max(0).unsigned_abs() as usize;
+        if index >= REACH {
             return false;
         }
-        if self.held.places.get(place).is_some_and(Option::is_some) {
+        if self.held.requests.get(index).is_some_and(Option::is_some) {
             return true;
         }
-        let Some(payload) = spare.take(request.payload, limit) else { return false };
-        if self.held.places.is_empty() {
-            self.held = spare.take_order();
+        let Some(payload) = held_pool.take(request.payload, limit) else { return false };
+        if self.held.requests.is_empty() {
+            self.held = held_pool.take_queue();
         }
-        let known = self.held.places.len();
-        let overtaken = place < known && !self.held.missing.contains(&expected);
+        let known = self.held.requests.len();
+        let overtaken = index < known && !self.held.missing.contains(&expected);
         if overtaken {
             // A later retransmission arrived before that of the expected packet, which was lost again.
             self.held.missing.push_back(expected);
         }
-        self.held.missing.extend((known..place).map(|gap| expected + gap as u32));
-        if self.held.places.len() <= place {
-            self.held.places.resize_with(place + 1, || None);
+        self.held.missing.extend((known..index).map(|gap| expected + gap as u32));
+        if self.held.requests.len() <= index {
+            self.held.requests.resize_with(index + 1, || None);
         }
-        self.held.places[place] = Some(Held::new(message, request, payload));
+        self.held.requests[index] = Some(HeldRequest::new(message, request, payload));
         true
     }
 
     /// Advances by the `packets` PSNs of an executed request; drops the kept packets among these.
-    pub(super) fn advance(&mut self, packets: u32, spare: &mut Spare) {
-        if self.held.places.is_empty() {
+    pub(super) fn advance(&mut self, packets: u32, held_pool: &mut HeldPool) {
+        if self.held.requests.is_empty() {
             return;
         }
-        let passed = self.held.places.len().min(packets as usize);
-        self.held.places.drain(..passed).flatten().for_each(|held| spare.give_back(held.into_payload()));
-        if self.held.places.is_empty() {
+        let passed = self.held.requests.len().min(packets as usize);
+        self.held
+            .requests
+            .drain(..passed)
+            .flatten()
+            .for_each(|held| held_pool.give_back(held.into_payload()));
+        if self.held.requests.is_empty() {
             // All missing packets have arrived.
             self.held.missing.clear();
-            spare.give_back_order(std::mem::take(&mut self.held));
+            held_pool.return_queue(std::mem::take(&mut self.held));
         }
     }
 
@@ -75,9 +80,9 @@ impl Reorder {
     #[inline]
     pub(super) fn prune(&mut self, expected: Psn) {
         while let Some(psn) = self.held.missing.front() {
-            let place = psn.since(expected);
-            let waited_for = self.held.places.get(place.max(0).unsigned_abs() as usize);
-            if place >= 0 && waited_for.is_some_and(Option::is_none) {
+            let index = psn.since(expected);
+            let waited_for = self.held.requests.get(index.max(0).unsigned_abs() as usize);
+            if index >= 0 && waited_for.is_some_and(Option::is_none) {
                 return;
             }
             self.held.missing.pop_front();
@@ -102,18 +107,18 @@ impl Reorder {
     }
 
     /// Takes the kept request with the expected PSN.
-    pub(super) fn take_expected(&mut self) -> Option<Held> {
-        self.held.places.front_mut()?.take()
+    pub(super) fn take_expected(&mut self) -> Option<HeldRequest> {
+        self.held.requests.front_mut()?.take()
     }
 
     /// Drops all kept requests.
-    pub(super) fn clear(&mut self, spare: &mut Spare) {
-        if self.held.places.is_empty() {
+    pub(super) fn clear(&mut self, held_pool: &mut HeldPool) {
+        if self.held.requests.is_empty() {
             return;
         }
-        self.held.places.drain(..).flatten().for_each(|held| spare.give_back(held.into_payload()));
+        self.held.requests.drain(..).flatten().for_each(|held| held_pool.give_back(held.into_payload()));
         self.held.missing.clear();
-        spare.give_back_order(std::mem::take(&mut self.held));
+        held_pool.return_queue(std::mem::take(&mut self.held));
     }
 }
 
@@ -128,12 +133,12 @@ mod tests {
 
     struct Kept {
         reorder: Reorder,
-        spare: Spare,
+        held_pool: HeldPool,
     }
 
     impl Kept {
         fn new() -> Self {
-            Self { reorder: Reorder::default(), spare: Spare::default() }
+            Self { reorder: Reorder::default(), held_pool: HeldPool::default() }
         }
 
         fn keep(&mut self, ahead: u32, limit: usize) -> bool {
@@ -150,7 +155,7 @@ mod tests {
                 traffic_class: TrafficClass(0),
             };
             let message = RcMessage::Send(Part::Only((), SendEnd::Plain));
-            self.reorder.keep(EXPECTED, message, &request, limit, &mut self.spare)
+            self.reorder.keep(EXPECTED, message, &request, limit, &mut self.held_pool)
         }
 
         /// The packets that selective NAKs name, in order.
@@ -191,17 +196,17 @@ mod tests {
     #[test]
     fn a_queue_pair_that_keeps_nothing_takes_no_memory() {
         let memory =
-            |kept: &Kept| [kept.reorder.held.places.capacity(), kept.reorder.held.missing.capacity()];
+            |kept: &Kept| [kept.reorder.held.requests.capacity(), kept.reorder.held.missing.capacity()];
         let mut kept = Kept::new();
         assert!(kept.keep(REACH as u32 - 1, 9));
         assert!(memory(&kept).iter().all(|capacity| *capacity >= REACH - 1));
-        kept.reorder.advance(REACH as u32, &mut kept.spare);
+        kept.reorder.advance(REACH as u32, &mut kept.held_pool);
         assert_eq!(memory(&kept), [0; 2], "all were passed");
         assert!(kept.keep(REACH as u32 - 1, 9));
-        kept.reorder.clear(&mut kept.spare);
+        kept.reorder.clear(&mut kept.held_pool);
         assert_eq!(memory(&kept), [0; 2], "all were dropped");
         let mut other = Kept::new();
-        std::mem::swap(&mut other.spare, &mut kept.spare);
+        std::mem::swap(&mut other.held_pool, &mut kept.held_pool);
         assert!(other.keep(1, 9));
         assert!(memory(&other).iter().all(|capacity| *capacity >= REACH - 1), "another's memory");
     }
@@ -211,11 +216,11 @@ mod tests {
         let mut kept = Kept::new();
         assert!(kept.keep(1, 2) && kept.keep(2, 2) && !kept.keep(3, 2));
         assert!(!kept.keep(REACH as u32, 9));
-        kept.reorder.advance(1, &mut kept.spare);
+        kept.reorder.advance(1, &mut kept.held_pool);
         let held = kept.reorder.take_expected().unwrap();
         assert_eq!((held.psn, held.incoming().payload), (EXPECTED + 1, &[1, 2, 3][..]));
-        kept.spare.give_back(held.into_payload());
-        kept.reorder.clear(&mut kept.spare);
+        kept.held_pool.give_back(held.into_payload());
+        kept.reorder.clear(&mut kept.held_pool);
         assert!(kept.keep(1, 2) && kept.keep(2, 2) && !kept.keep(3, 2));
     }
 }

@@ -169,12 +169,12 @@ impl Responder {
     ) -> Result<Done, Reject> {
         let right = right_to_flush(feth.placement);
         let limit = self.answerable(right, context)?;
-        let (asker, protection) = (context.qp.asker(), &context.verbs.protection);
+        let (accessor, protection) = (context.qp.accessor(), &context.verbs.protection);
         let found = match feth.selectivity {
             Selectivity::Range => {
-                protection.remote(asker, reth.rkey, reth.va, reth.len.into(), right).map(drop)
+                protection.remote(accessor, reth.rkey, reth.va, reth.len.into(), right).map(drop)
             }
-            Selectivity::Region => protection.grants(asker, reth.rkey, right),
+            Selectivity::Region => protection.grants(accessor, reth.rkey, right),
         };
         found.map_err(|_| Reject::Access)?;
         self.answer_empty(request, limit)
@@ -220,8 +220,8 @@ fn end_of_send<M: Memory>(end: SendEnd, context: &mut Context<'_, M>) -> Result<
         SendEnd::Plain => Ok(None),
         SendEnd::Immediate(immediate) => Ok(Some(Notice::Immediate(immediate))),
         SendEnd::Invalidate(key) => {
-            let asker = context.qp.asker();
-            let done = context.verbs.protection.invalidate(asker, key, Invalidator::Peer);
+            let accessor = context.qp.accessor();
+            let done = context.verbs.protection.invalidate(accessor, key, Invalidator::Peer);
             done.map_err(|_| Reject::Invalidate)?;
             Ok(Some(Notice::Invalidated(key)))
         }
@@ -253,7 +253,7 @@ fn reachable<M: Memory>(
     if len == 0 {
         return Ok(None);
     }
-    let asker = context.qp.asker();
-    let found = context.verbs.protection.remote(asker, rkey, address, u64::from(len), right);
+    let accessor = context.qp.accessor();
+    let found = context.verbs.protection.remote(accessor, rkey, address, u64::from(len), right);
     found.map(Some).map_err(|_| Reject::Access)
 }

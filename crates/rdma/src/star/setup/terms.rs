@@ -199,7 +199,7 @@ pub enum SetupError {
     #[error("{0} regions are registered, more than the {MAX_REGIONS} of an admission")]
     TooManyRegions(usize),
     /// One side refused the connection.
-    #[error("the connection was refused: {}", words(*.0))]
+    #[error("the connection was refused: {}", describe(*.0))]
     Refused(Refusal),
 }
 
@@ -210,7 +210,7 @@ fn owner(side: Side) -> &'static str {
     }
 }
 
-fn words(refusal: Refusal) -> &'static str {
+fn describe(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::Resources => "no memory or table entry is left",
         Refusal::Connection => "there is no such queue pair",

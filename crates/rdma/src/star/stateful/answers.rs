@@ -7,7 +7,7 @@ use super::Stateful;
 use crate::congestion::Mark;
 use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
-use crate::star::flight::{Answered, Initiator, Place};
+use crate::star::flight::{Answered, ChunkId, Initiator};
 use crate::star::packet::Incoming;
 use crate::star::pipeline::Transfer;
 
@@ -19,7 +19,7 @@ struct Answer<'a> {
 }
 
 impl Stateful {
-    /// Handles the answer of the server's card to an RDP or GD. Returns the packet's place if it ends the
+    /// Handles the answer of the server's card to an RDP or GD. Returns the packet's chunk if it ends the
     /// wait for it.
     fn answered<M: Memory>(
         &mut self,
@@ -27,14 +27,14 @@ impl Stateful {
         answer: &Answer<'_>,
         clock: Stamp,
         verbs: &mut Verbs<M>,
-    ) -> Option<Place> {
+    ) -> Option<ChunkId> {
         let Answer { sequence, mark, outcome } = *answer;
-        let Some(Answered { place, sent, was_lost }) =
+        let Some(Answered { chunk_id, sent, was_lost }) =
             self.flight_mut(transfer).answered(sequence, mark, verbs.now)
         else {
             let stored = outcome.ok().and_then(|_| self.flight_mut(transfer).expired_answered(sequence));
             match stored {
-                Some(place) => self.pipeline_mut(place.initiator).stored_in_time(place.nth),
+                Some(chunk_id) => self.pipeline_mut(chunk_id.initiator).stored_in_time(chunk_id.nth),
                 None => verbs.counters.dropped_stale += 1,
             }
             return stored;
@@ -52,7 +52,7 @@ impl Stateful {
             Err(_) if self.is_closed => true,
             // If the card has executed another copy, the server's program may have deregistered the memory
             // since.
-            Err(_) => self.pipeline(place.initiator).has_other_copies(place.nth),
+            Err(_) => self.pipeline(chunk_id.initiator).has_other_copies(chunk_id.nth),
         };
         if must_repeat {
             let flight = self.flight_mut(transfer);
@@ -60,13 +60,13 @@ impl Stateful {
                 flight.missed(sent, verbs.now);
             }
             if !was_lost {
-                flight.retransmissions.push_back(place);
+                flight.retransmissions.push_back(chunk_id);
             }
-            self.pipeline_mut(place.initiator).copy_gone(place.nth);
+            self.pipeline_mut(chunk_id.initiator).copy_gone(chunk_id.nth);
             return None;
         }
-        self.chunk_answered(place, outcome, verbs);
-        Some(place)
+        self.chunk_answered(chunk_id, outcome, verbs);
+        Some(chunk_id)
     }
 
     /// Handles an RA: those of the 16 RDPs before its own that `before` names were stored, too.
@@ -113,21 +113,21 @@ impl Stateful {
     /// Handles the answer to a chunk's packet.
     fn chunk_answered<M: Memory>(
         &mut self,
-        place: Place,
+        chunk_id: ChunkId,
         outcome: Result<&[u8], Reason>,
         verbs: &mut Verbs<M>,
     ) {
-        let Some(index) = self.pipeline(place.initiator).operation_of(place.nth) else { return };
+        let Some(index) = self.pipeline(chunk_id.initiator).operation_of(chunk_id.nth) else { return };
         let landed = match outcome {
             // Another copy was executed. The server's program may have deregistered the memory since.
-            _ if self.pipeline(place.initiator).is_done(place.nth) => Ok(()),
-            Err(reason) => Err(self.refused(place, index, reason)),
-            Ok(payload) => self.store_response(place, index, payload, verbs),
+            _ if self.pipeline(chunk_id.initiator).is_done(chunk_id.nth) => Ok(()),
+            Err(reason) => Err(self.refused(chunk_id, index, reason)),
+            Ok(payload) => self.store_response(chunk_id, index, payload, verbs),
         };
         if let Err(failure) = landed {
-            self.fail_operation(place.initiator, index, failure);
+            self.fail_operation(chunk_id.initiator, index, failure);
         }
-        if !self.pipeline_mut(place.initiator).chunk_answered(place.nth) {
+        if !self.pipeline_mut(chunk_id.initiator).chunk_answered(chunk_id.nth) {
             verbs.counters.duplicates += 1;
         }
     }

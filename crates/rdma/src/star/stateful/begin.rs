@@ -95,9 +95,9 @@ impl Stateful {
         let plan = match initiator {
             Initiator::Client => match work.progress {
                 Progress::Failed(status) => Err(Hindrance::Failure(status, Status::Flushed)),
-                _ => self.plan_own(&work),
+                _ => self.plan_client_op(&work),
             },
-            Initiator::Server => self.plan_theirs(&work, shared, verbs),
+            Initiator::Server => self.plan_server_op(&work, shared, verbs),
         };
         let (plan, failed) = match plan {
             Ok(plan) => (plan, None),
@@ -109,7 +109,7 @@ impl Stateful {
             Err(Hindrance::Failure(status, receive)) => (none(), Some((status, receive))),
         };
         self.rnr_since[initiator as usize] = None;
-        self.next_question = None;
+        self.next_liveness_check = None;
         let source = if work.wants_data() { Extent::NONE } else { self.source(initiator, &work) };
         let receive = plan.receive.or_else(|| failed.and_then(|_| self.qp.receiving.take()));
         let rewrites_last = failed.is_none()
@@ -131,7 +131,7 @@ impl Stateful {
         let pipeline = self.pipeline_mut(initiator);
         pipeline.begin(Operation {
             first,
-            vouches: first + u64::from(chunks),
+            settles_before: first + u64::from(chunks),
             chunks,
             transfer,
             receive,
@@ -154,7 +154,7 @@ impl Stateful {
             && !matches!(failed, Some((Status::RnrRetryExceeded, _)))
         {
             let taken = self.mirror.take_receive();
-            self.own.operations[index].mirrored = taken;
+            self.client_ops.operations[index].mirrored = taken;
         }
         true
     }
@@ -167,7 +167,7 @@ impl Stateful {
                 only(std::iter::once(Sge { address, len: work.len, lkey: LKey(rkey.0) }))
             }
             (Initiator::Client, Verb::Send | Verb::SendWithImmediate(_) | Verb::SendWithInvalidate(_)) => {
-                let receive = match self.own.operations.get(index) {
+                let receive = match self.client_ops.operations.get(index) {
                     Some(operation) => operation.mirrored?,
                     None => self.mirror.waiting_receive(),
                 };
@@ -240,8 +240,8 @@ impl Stateful {
         let polls =
             shared.then(|| now.plus_nanos(self.qp.settings.min_rnr_timer.nanos().max(RNR_POLL_INTERVAL)));
         if waits {
-            let asks = if initiator == Initiator::Client { self.ask_whether_alive(now) } else { None };
-            self.rnr_poll = [self.rnr_poll, until, polls, asks].into_iter().flatten().min();
+            let liveness_check = if initiator == Initiator::Client { self.check_liveness(now) } else { None };
+            self.rnr_poll = [self.rnr_poll, until, polls, liveness_check].into_iter().flatten().min();
         }
         waits
     }
@@ -258,7 +258,7 @@ impl Stateful {
         }
     }
 
-    fn plan_own(&self, work: &SendWork) -> Result<Plan, Hindrance> {
+    fn plan_client_op(&self, work: &SendWork) -> Result<Plan, Hindrance> {
         let mtu = self.qp.mtu() as u32;
         let (access, len) = (self.peer_access, work.len);
         if uses_receive(&work.operation) && !self.mirror.has_receive() {
@@ -325,7 +325,7 @@ impl Stateful {
         Ok(Plan { atomic, lands, ..Plan::new(Transfer::FromServer, 1, writes, Extent::NONE) })
     }
 
-    fn plan_theirs<M: Memory>(
+    fn plan_server_op<M: Memory>(
         &mut self,
         work: &SendWork,
         shared: &StarShared,
@@ -391,7 +391,7 @@ impl Stateful {
         if let Pieces::Inline(front, back) = self.mirror.sends.pieces(work.source, 0, work.len)
             && work.len > 0
         {
-            if self.theirs.has_conflict(&plan.writes, &plan.reads) {
+            if self.server_ops.has_conflict(&plan.writes, &plan.reads) {
                 self.qp.put_back_receive(verbs);
                 return Err(Hindrance::Conflict);
             }
@@ -423,8 +423,8 @@ impl Stateful {
         bytes: &[u8],
         verbs: &mut Verbs<M>,
     ) -> Result<(), (Status, Status)> {
-        let (asker, len) = (self.qp.asker(), bytes.len() as u64);
-        let at = verbs.protection.remote(asker, rkey, address, len, Access::REMOTE_WRITE);
+        let (accessor, len) = (self.qp.accessor(), bytes.len() as u64);
+        let at = verbs.protection.remote(accessor, rkey, address, len, Access::REMOTE_WRITE);
         let at = at.map_err(|_| (Status::RemoteAccess, Status::Flushed))?;
         verbs.memory.write(at, bytes).map_err(|_| (Status::RemoteOperation, Status::Flushed))
     }
@@ -444,8 +444,8 @@ impl Stateful {
         if len == 0 {
             return Ok(None);
         }
-        let asker = self.qp.asker();
-        let found = verbs.protection.remote(asker, remote.rkey, remote.address, u64::from(len), right);
+        let accessor = self.qp.accessor();
+        let found = verbs.protection.remote(accessor, remote.rkey, remote.address, u64::from(len), right);
         found.map(Some).map_err(|_| ACCESS)
     }
 
@@ -460,7 +460,7 @@ impl Stateful {
         let at = self.reachable(remote, 8, Access::REMOTE_ATOMIC, verbs)?;
         let aligned = at.filter(|at| at.is_multiple_of(8) && remote.address.is_multiple_of(8));
         let (Some(at), 8) = (aligned, work.len) else { return Err(INVALID) };
-        if self.theirs.has_conflict(&Extent::NONE, &reads) {
+        if self.server_ops.has_conflict(&Extent::NONE, &reads) {
             return Err(Hindrance::Conflict);
         }
         let before = verbs.memory.update(at, change);

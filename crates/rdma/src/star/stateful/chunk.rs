@@ -15,7 +15,7 @@ use crate::core::memory::Memory;
 use crate::core::protection::{LKey, Refusal};
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation as Verb, Remote, Sge};
-use crate::star::flight::{Initiator, Place};
+use crate::star::flight::{ChunkId, Initiator};
 use crate::star::mirror::{self, cut};
 use crate::star::packet::{Cause, Outgoing};
 use crate::star::pipeline::{Conflict, Extent, Host, Transfer};
@@ -86,11 +86,12 @@ impl Stateful {
     }
 
     /// Describes the packet for a chunk.
-    pub(super) fn chunk_packet(&self, place: Place, now: Instant) -> Option<Outgoing> {
-        let pipeline = self.pipeline(place.initiator);
-        let index = pipeline.operation_of(place.nth)?;
+    pub(super) fn chunk_packet(&self, chunk_id: ChunkId, now: Instant) -> Option<Outgoing> {
+        let pipeline = self.pipeline(chunk_id.initiator);
+        let index = pipeline.operation_of(chunk_id.nth)?;
         let operation = &pipeline.operations[index];
-        let Chunk { span, code, offset, len, is_last } = self.chunk(place.initiator, index, place.nth)?;
+        let Chunk { span, code, offset, len, is_last } =
+            self.chunk(chunk_id.initiator, index, chunk_id.nth)?;
         let flight = self.flight(operation.transfer);
         let (sequence, stamp) = (flight.next(), self.clock.expiration(flight.lifetime(), now).stamp);
         let (message, payload_len) = match operation.transfer {
@@ -102,14 +103,19 @@ impl Stateful {
         };
         let flags = if is_last { Flags::LAST } else { Flags::NONE };
         let repr = Repr { flags, connection: self.qp.number, sequence, stamp, message };
-        Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place), code, offset })
+        Some(Outgoing { repr, payload_len, cause: Cause::Chunk(chunk_id), code, offset })
     }
 
     /// Returns the packet for the chunk behind that of `packet`, which was sent, if both are of the same
     /// message and the same buffer of the server.
     #[inline]
-    pub(super) fn next_of_message(&self, packet: &Outgoing, place: Place, now: Instant) -> Option<Outgoing> {
-        let Place { initiator, nth } = place;
+    pub(super) fn next_of_message(
+        &self,
+        packet: &Outgoing,
+        chunk_id: ChunkId,
+        now: Instant,
+    ) -> Option<Outgoing> {
+        let ChunkId { initiator, nth } = chunk_id;
         let pipeline = self.pipeline(initiator);
         let (index, nth) = (pipeline.operation_of(nth)?, nth + 1);
         let operation = &pipeline.operations[index];
@@ -134,7 +140,13 @@ impl Stateful {
         let flags = if nth + 1 == operation.end() { Flags::LAST } else { Flags::NONE };
         let sequence = self.flight(operation.transfer).next();
         let repr = Repr { flags, sequence, message, ..packet.repr };
-        Some(Outgoing { repr, payload_len, cause: Cause::Chunk(Place { initiator, nth }), offset, ..*packet })
+        Some(Outgoing {
+            repr,
+            payload_len,
+            cause: Cause::Chunk(ChunkId { initiator, nth }),
+            offset,
+            ..*packet
+        })
     }
 
     /// Returns true if a new chunk must wait: for operations before it that write what it reads or writes, or
@@ -168,8 +180,8 @@ impl Stateful {
     /// Schedules a retry of a chunk that the egress module blocked: the WQEP that registers its memory may
     /// still be on its way. Fails the operation after the queue pair's timeout and retries. Other chunks
     /// leave meanwhile.
-    pub(super) fn chunk_blocked<M>(&mut self, place: Place, why: Blocked, verbs: &mut Verbs<M>) {
-        let Place { initiator, nth } = place;
+    pub(super) fn chunk_blocked<M>(&mut self, chunk_id: ChunkId, why: Blocked, verbs: &mut Verbs<M>) {
+        let ChunkId { initiator, nth } = chunk_id;
         let Some(index) = self.pipeline(initiator).operation_of(nth) else { return };
         let settings = self.qp.settings;
         let timeout = if settings.timeout == 0 { EGRESS_TIMEOUT } else { settings.timeout };
@@ -183,19 +195,19 @@ impl Stateful {
                 self.egress_wait.add_new(initiator, verbs.now);
             } else {
                 self.flight_mut(transfer).retransmissions.pop_front();
-                self.egress_wait.add_retransmission(transfer, place, verbs.now);
+                self.egress_wait.add_retransmission(transfer, chunk_id, verbs.now);
             }
             return;
         }
         let reason = if let Blocked::Memory(reason) = why { reason } else { Reason::Owner };
-        let failure = self.refused(place, index, reason);
+        let failure = self.refused(chunk_id, index, reason);
         self.fail_operation(initiator, index, failure);
     }
 
     /// Retries the chunks that the egress module blocked, before others.
     pub(super) fn retry_blocked(&mut self) {
-        for (transfer, place) in self.egress_wait.end().into_iter().rev() {
-            self.flight_mut(transfer).retransmissions.push_front(place);
+        for (transfer, chunk_id) in self.egress_wait.end().into_iter().rev() {
+            self.flight_mut(transfer).retransmissions.push_front(chunk_id);
         }
     }
 
@@ -203,12 +215,12 @@ impl Stateful {
     /// memory.
     pub(super) fn copy_payload<M: Memory>(
         &self,
-        place: Place,
+        chunk_id: ChunkId,
         offset: u32,
         into: &mut [u8],
         verbs: &Verbs<M>,
     ) -> Result<(), Refusal> {
-        let Place { initiator, nth } = place;
+        let ChunkId { initiator, nth } = chunk_id;
         let index = self.pipeline(initiator).operation_of(nth).ok_or(Refusal::State)?;
         let work = self.work(initiator, index).ok_or(Refusal::State)?;
         let operation = &self.pipeline(initiator).operations[index];
@@ -223,8 +235,8 @@ impl Stateful {
             }
             (Initiator::Server, Verb::Read(Remote { address, rkey })) => {
                 let address = address.wrapping_add(u64::from(offset));
-                let (asker, len) = (self.qp.asker(), u64::from(len));
-                let at = verbs.protection.remote(asker, rkey, address, len, Access::REMOTE_READ)?;
+                let (accessor, len) = (self.qp.accessor(), u64::from(len));
+                let at = verbs.protection.remote(accessor, rkey, address, len, Access::REMOTE_READ)?;
                 verbs.memory.read(at, into).map_err(|_| Refusal::Bounds)
             }
             (Initiator::Server, _) => {
@@ -240,13 +252,13 @@ impl Stateful {
     /// RA has no payload.
     pub(super) fn store_response<M: Memory>(
         &mut self,
-        place: Place,
+        chunk_id: ChunkId,
         index: usize,
         payload: &[u8],
         verbs: &mut Verbs<M>,
     ) -> Result<(), (Status, Status)> {
         const BAD: (Status, Status) = (Status::BadResponse, Status::Flushed);
-        let Place { initiator, nth } = place;
+        let ChunkId { initiator, nth } = chunk_id;
         let operation = &self.pipeline(initiator).operations[index];
         if operation.transfer == Transfer::ToServer {
             return Ok(());
@@ -281,7 +293,7 @@ impl Stateful {
 
     /// Returns the statuses of an operation whose packet the server's card refused: the error is that of the
     /// program which named the memory.
-    pub(super) fn refused(&self, place: Place, index: usize, reason: Reason) -> (Status, Status) {
+    pub(super) fn refused(&self, chunk_id: ChunkId, index: usize, reason: Reason) -> (Status, Status) {
         let is_remote = |work: &crate::core::send_queue::SendWork| {
             matches!(
                 work.operation,
@@ -292,8 +304,8 @@ impl Stateful {
                     | Verb::FetchAdd { .. }
             )
         };
-        let names_remote = self.work(place.initiator, index).is_some_and(is_remote);
-        match (place.initiator, reason) {
+        let names_remote = self.work(chunk_id.initiator, index).is_some_and(is_remote);
+        match (chunk_id.initiator, reason) {
             (Initiator::Server, Reason::Fault) => (Status::LocalQpOperation, Status::Flushed),
             (Initiator::Server, _) => (Status::LocalProtection, Status::Flushed),
             (Initiator::Client, Reason::Fault) => (Status::RemoteOperation, Status::LocalProtection),

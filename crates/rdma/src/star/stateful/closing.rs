@@ -34,7 +34,7 @@ impl Stateful {
     pub(super) fn peer_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.is_closed = true;
         self.put_back_receives(verbs);
-        self.theirs.clear();
+        self.server_ops.clear();
         self.stop_waiting();
         self.egress_wait.clear();
         self.rdp.timer.stop();
@@ -51,7 +51,7 @@ impl Stateful {
 
     /// Returns the receives of the server's operations to their queue.
     pub(super) fn put_back_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        while let Some(operation) = self.theirs.operations.pop_back() {
+        while let Some(operation) = self.server_ops.operations.pop_back() {
             self.qp.receiving = operation.receive;
             self.qp.put_back_receive(verbs);
         }
@@ -61,7 +61,7 @@ impl Stateful {
     fn stop_operations(&mut self) {
         self.rdp.clear();
         self.gd.clear();
-        self.theirs.clear();
+        self.server_ops.clear();
         self.mirror.clear();
         self.stop_waiting();
         self.egress_wait.clear();
@@ -70,8 +70,8 @@ impl Stateful {
     /// Handles a server whose driver acknowledges no CQEP: fails the operations that wait for that or for a
     /// receive. Without such operations, the server may have closed in good order.
     pub(super) fn server_timed_out<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        let waits = self.own.operations.iter().any(|operation| operation.reported.is_some());
-        if waits || self.is_asking() || self.next_question.is_some() {
+        let waits = self.client_ops.operations.iter().any(|operation| operation.reported.is_some());
+        if waits || self.is_request_outstanding() || self.next_liveness_check.is_some() {
             self.peer_gone(verbs);
         }
         if self.qp.state == QpState::Err || self.is_closed {
@@ -82,7 +82,7 @@ impl Stateful {
     /// Fails the client's requests on a closed connection.
     pub(super) fn fail_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         if self.is_closed && self.qp.sends.len() > 0 && matches!(self.qp.state, QpState::Rts | QpState::Sqd) {
-            self.own.clear();
+            self.client_ops.clear();
             self.qp.complete_send(Status::RetryExceeded, verbs);
             self.enter_error(Status::RetryExceeded, verbs);
         }
@@ -92,9 +92,9 @@ impl Stateful {
     pub(in crate::star) fn enter_error<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
         let entered = self.qp.state != QpState::Err;
         self.qp.state = QpState::Err;
-        self.own.clear();
+        self.client_ops.clear();
         let flushed = Received::failed(Status::Flushed);
-        while let Some(operation) = self.theirs.operations.pop_front() {
+        while let Some(operation) = self.server_ops.operations.pop_front() {
             self.qp.receiving = operation.receive;
             self.qp.complete_receive(flushed, Urgency::Plain, verbs);
         }

@@ -46,23 +46,23 @@ impl Stateful {
     }
 
     fn complete_own<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        while let Some(operation) = self.own.operations.get(self.own.settled)
+        while let Some(operation) = self.client_ops.operations.get(self.client_ops.settled)
             && operation.failed.is_none()
-            && self.own.is_settled(operation)
+            && self.client_ops.is_settled(operation)
         {
-            let index = self.own.settled;
-            self.own.settled += 1;
+            let index = self.client_ops.settled;
+            self.client_ops.settled += 1;
             self.own_settled(index);
         }
-        while let Some(operation) = self.own.operations.front() {
-            if self.own.settled > 0 {
+        while let Some(operation) = self.client_ops.operations.front() {
+            if self.client_ops.settled > 0 {
                 if operation.reported.is_some_and(|reported| !self.outbox.is_acknowledged(reported)) {
                     return;
                 }
-                self.own.retire();
-                self.own.settled -= 1;
+                self.client_ops.retire();
+                self.client_ops.settled -= 1;
                 self.qp.complete_send(Status::Success, verbs);
-            } else if let Some((status, receive)) = self.own.failure() {
+            } else if let Some((status, receive)) = self.client_ops.failure() {
                 return self.fail_own(status, receive, verbs);
             } else {
                 return;
@@ -92,12 +92,12 @@ impl Stateful {
         let Some(wr_id) = self.mirror.release_receive() else { return };
         let cqe = Cqe { wr_id, status: StatusCode::SUCCESS, completed, len, notice };
         let reported = self.outbox.push(Report { cqe, flags });
-        self.own.operations[index].reported = Some(reported);
+        self.client_ops.operations[index].reported = Some(reported);
     }
 
     /// Completes the oldest of the client's sends in error and moves the queue pair to ERROR.
     fn fail_own<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
-        let taken = self.own.operations.front().is_some_and(|operation| operation.mirrored.is_some());
+        let taken = self.client_ops.operations.front().is_some_and(|operation| operation.mirrored.is_some());
         if taken
             && receive != Status::Flushed
             && let Some(wr_id) = self.mirror.release_receive()
@@ -110,7 +110,7 @@ impl Stateful {
                 notice: None,
             });
         }
-        self.own.retire();
+        self.client_ops.retire();
         self.qp.complete_send(status, verbs);
         self.enter_error(status, verbs);
     }
@@ -121,14 +121,14 @@ impl Stateful {
     }
 
     fn complete_theirs<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        while let Some(operation) = self.theirs.operations.front() {
-            if !self.theirs.is_settled(operation) || operation.failed.is_some() {
-                if let Some((status, receive)) = self.theirs.failure() {
-                    self.fail_theirs(status, receive, verbs);
+        while let Some(operation) = self.server_ops.operations.front() {
+            if !self.server_ops.is_settled(operation) || operation.failed.is_some() {
+                if let Some((status, receive)) = self.server_ops.failure() {
+                    self.fail_server_op(status, receive, verbs);
                 }
                 return;
             }
-            let Some(operation) = self.theirs.retire() else { return };
+            let Some(operation) = self.server_ops.retire() else { return };
             let Some(work) = self.mirror.pop_send() else { return };
             if !self.theirs_settled(&operation, &work, verbs) {
                 return;
@@ -149,7 +149,7 @@ impl Stateful {
                 Some(Notice::Immediate(data))
             }
             Verb::SendWithInvalidate(key) => {
-                if verbs.protection.invalidate(self.qp.asker(), key, Invalidator::Peer).is_err() {
+                if verbs.protection.invalidate(self.qp.accessor(), key, Invalidator::Peer).is_err() {
                     self.report_send(work, Status::RemoteAccess);
                     let failed = Received::failed(Status::RemoteInvalidRequest);
                     self.qp.complete_receive(failed, Urgency::Plain, verbs);
@@ -195,8 +195,8 @@ impl Stateful {
 
     /// Completes the oldest of the server's operations in error. A violation of the client's rights moves
     /// both queue pairs to ERROR; an error in the server's own memory, the server's only.
-    fn fail_theirs<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
-        let Some(operation) = self.theirs.retire() else { return };
+    fn fail_server_op<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
+        let Some(operation) = self.server_ops.retire() else { return };
         let Some(work) = self.mirror.pop_send() else { return };
         self.report_send(&work, status);
         verbs.counters.refused += 1;
@@ -227,8 +227,8 @@ impl Stateful {
 
     /// Adds a request whose form has been checked.
     pub(in crate::star) fn post_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
-        if let Some(asking) = &mut self.asking {
-            asking.posted(&work);
+        if let Some(demand) = &mut self.demand {
+            demand.posted(&work);
         }
         self.qp.sends.push(work);
         if self.qp.state == QpState::Err {
@@ -239,6 +239,6 @@ impl Stateful {
 
     /// Reports that the send queue has drained, if it has.
     pub(in crate::star) fn check_drained<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        self.qp.check_drained(!self.own.operations.is_empty(), verbs);
+        self.qp.check_drained(!self.client_ops.operations.is_empty(), verbs);
     }
 }

@@ -8,21 +8,21 @@ use crate::core::work::Operation;
 
 /// The receives that the client's requests need, counted from the beginning of the connection.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct ReceiveDemand {
     /// Requests posted that consume a receive.
     pub(super) needed: u64,
     /// Receives that were requested from the server.
-    pub(super) asked: u64,
+    pub(super) requested: u64,
     /// The last CQEP that requests receives, until it is acknowledged. Only one is outstanding at a time.
     pub(super) request: Option<SeqNumber>,
 }
 
-impl Asking {
+impl ReceiveDemand {
     /// Counts the requests that were posted before the connection.
     pub(super) fn new(qp: &QueuePair) -> Self {
         let posted = (0..qp.sends.len()).filter_map(|index| qp.sends.get(index));
         let needed = posted.filter(|work| uses_receive(&work.operation)).count() as u64;
-        Self { needed, asked: 0, request: None }
+        Self { needed, requested: 0, request: None }
     }
 
     /// Counts a request that is posted.

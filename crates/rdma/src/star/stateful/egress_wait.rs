@@ -3,7 +3,7 @@
 
 use nichrome_wire::Instant;
 
-use crate::star::flight::{Initiator, Place};
+use crate::star::flight::{ChunkId, Initiator};
 use crate::star::pipeline::Transfer;
 
 /// Nanoseconds before a packet that the egress module blocked is retried.
@@ -17,7 +17,7 @@ pub(super) struct EgressWait {
     /// By initiator, whether its next new chunk waits.
     new: [bool; 2],
     /// In the order in which they were blocked.
-    retransmissions: Vec<(Transfer, Place)>,
+    retransmissions: Vec<(Transfer, ChunkId)>,
 }
 
 impl EgressWait {
@@ -35,13 +35,13 @@ impl EgressWait {
         self.start(now);
     }
 
-    pub(super) fn add_retransmission(&mut self, transfer: Transfer, place: Place, now: Instant) {
-        self.retransmissions.push((transfer, place));
+    pub(super) fn add_retransmission(&mut self, transfer: Transfer, chunk_id: ChunkId, now: Instant) {
+        self.retransmissions.push((transfer, chunk_id));
         self.start(now);
     }
 
     /// Ends the wait; returns the retransmissions.
-    pub(super) fn end(&mut self) -> Vec<(Transfer, Place)> {
+    pub(super) fn end(&mut self) -> Vec<(Transfer, ChunkId)> {
         std::mem::take(self).retransmissions
     }
 

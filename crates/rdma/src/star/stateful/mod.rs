@@ -3,7 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `mod.rs` | the connection's state; packets in and out |
-//! | `demand.rs`, `asking.rs` | receives of a shared queue: how many are needed; asking for them |
+//! | `demand.rs`, `receive_requests.rs` | receives of a shared queue: how many are needed; demand for them |
 //! | `begin.rs` | beginning an operation |
 //! | `chunk.rs` | the bytes of one packet |
 //! | `egress_wait.rs` | chunks that the egress module has blocked |
@@ -13,16 +13,16 @@
 //! | `timers.rs` | timers |
 
 mod answers;
-mod asking;
 mod begin;
 mod chunk;
 mod closing;
 mod complete;
 mod demand;
 mod egress_wait;
+mod receive_requests;
 mod timers;
 
-use demand::Asking;
+use demand::ReceiveDemand;
 use egress_wait::EgressWait;
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
@@ -42,9 +42,9 @@ use crate::core::verbs::Verbs;
 use crate::net::{Datagram, Route};
 use crate::star::connection_end::ConnectionEnd;
 use crate::star::elements::{Inbox, Outbox};
-use crate::star::flight::{Flight, Initiator, Place};
+use crate::star::flight::{ChunkId, Flight, Initiator};
 use crate::star::grace::Grace;
-use crate::star::lease::{self, Held};
+use crate::star::lease::{self, HeldLease};
 use crate::star::memory_table::remote_rights;
 use crate::star::mirror::Mirror;
 use crate::star::packet::{Cause, Impossible, Incoming, Outgoing};
@@ -68,7 +68,7 @@ pub(crate) struct Stateful {
     pub(super) peer_timers: Timers,
     seal: Seal,
     /// With authentication, the leases under which RDPs and GDs may be sent.
-    pub(super) lease: Option<Held>,
+    pub(super) lease: Option<HeldLease>,
     clock: ServerClock,
     /// Received WQEPs.
     pub(super) inbox: Inbox,
@@ -76,11 +76,11 @@ pub(crate) struct Stateful {
     pub(super) outbox: Outbox<Report>,
     pub(super) mirror: Mirror,
     /// `Some` if the server's receives are in a shared queue.
-    asking: Option<Asking>,
+    demand: Option<ReceiveDemand>,
     /// Operations of the client's program.
-    pub(super) own: Pipeline,
+    pub(super) client_ops: Pipeline,
     /// Operations of the server's program.
-    pub(super) theirs: Pipeline,
+    pub(super) server_ops: Pipeline,
     pub(super) rdp: Flight,
     pub(super) gd: Flight,
     /// The initiator whose chunk leaves next; the two take turns.
@@ -88,7 +88,7 @@ pub(crate) struct Stateful {
     /// By initiator, since when its next operation waits for a receive.
     pub(super) rnr_since: [Option<Instant>; 2],
     /// Time of the next liveness check of the server, while an operation of the client waits for a receive.
-    next_question: Option<Instant>,
+    next_liveness_check: Option<Instant>,
     /// Chunks that the egress module has blocked.
     egress_wait: EgressWait,
     /// Deadline for polling a receive queue again.
@@ -122,7 +122,7 @@ impl Stateful {
     ) -> Self {
         let StarShared { config, environment, mirrors, .. } = shared;
         let control = || Control::new(&config.congestion, &environment.window, ours.first_element);
-        let asking = (theirs.receives == Receives::Shared).then(|| Asking::new(&qp));
+        let demand = (theirs.receives == Receives::Shared).then(|| ReceiveDemand::new(&qp));
         Self {
             qp,
             route,
@@ -133,19 +133,19 @@ impl Stateful {
                 check: PacketCheck::new(admission.epoch),
                 key: admission.credentials.map(|credentials| credentials.key),
             },
-            lease: admission.credentials.map(|Credentials { key, lease }| Held::new(key, lease, now)),
+            lease: admission.credentials.map(|Credentials { key, lease }| HeldLease::new(key, lease, now)),
             clock: ServerClock::set_up(admission.clock, now),
             inbox: Inbox::new(theirs.first_element),
             outbox: Outbox::new(ours.first_element),
             mirror: Mirror::new(theirs.depth, config.mirrored_bytes, mirrors),
-            asking,
-            own: Pipeline::default(),
-            theirs: Pipeline::default(),
+            demand,
+            client_ops: Pipeline::default(),
+            server_ops: Pipeline::default(),
             rdp: Flight::new(ours.first_element, Transfer::ToServer, control()),
             gd: Flight::new(ours.first_element, Transfer::FromServer, control()),
             turn: Initiator::Client,
             rnr_since: [None; 2],
-            next_question: None,
+            next_liveness_check: None,
             egress_wait: EgressWait::default(),
             rnr_poll: None,
             ticket: 0,
@@ -157,15 +157,15 @@ impl Stateful {
 
     pub(super) fn pipeline(&self, initiator: Initiator) -> &Pipeline {
         match initiator {
-            Initiator::Client => &self.own,
-            Initiator::Server => &self.theirs,
+            Initiator::Client => &self.client_ops,
+            Initiator::Server => &self.server_ops,
         }
     }
 
     pub(super) fn pipeline_mut(&mut self, initiator: Initiator) -> &mut Pipeline {
         match initiator {
-            Initiator::Client => &mut self.own,
-            Initiator::Server => &mut self.theirs,
+            Initiator::Client => &mut self.client_ops,
+            Initiator::Server => &mut self.server_ops,
         }
     }
 
@@ -229,7 +229,7 @@ impl Stateful {
                 Element::Lease(next) => {
                     if let Some(lease) = &mut self.lease {
                         let was_valid = lease.is_valid(verbs.now);
-                        lease.take(next, verbs.now);
+                        lease.renew(next, verbs.now);
                         if !was_valid {
                             let awaited = self.rdp.awaited();
                             self.rdp.timer.progress(awaited, &self.qp.settings, verbs.now);
@@ -242,14 +242,14 @@ impl Stateful {
                 shared.egress.apply(self.qp.number, route.flow.addresses.dst(), element);
             }
         }
-        self.inbox.take(packet.repr.sequence);
+        self.inbox.receive(packet.repr.sequence);
     }
 
     fn next_retransmission(&self, now: Instant) -> Option<Outgoing> {
         let flights = [(&self.rdp, Transfer::ToServer), (&self.gd, Transfer::FromServer)];
         flights.into_iter().find_map(|(flight, transfer)| {
-            let place = *flight.retransmissions.front()?;
-            if self.may_leave(transfer, now) { self.chunk_packet(place, now) } else { None }
+            let chunk_id = *flight.retransmissions.front()?;
+            if self.may_leave(transfer, now) { self.chunk_packet(chunk_id, now) } else { None }
         })
     }
 
@@ -264,12 +264,12 @@ impl Stateful {
         if !self.may_leave(operation.transfer, now) || self.is_blocked(initiator, index, nth) {
             return None;
         }
-        self.chunk_packet(Place { initiator, nth }, now)
+        self.chunk_packet(ChunkId { initiator, nth }, now)
     }
 
     /// Ends the waits for receives.
     fn stop_waiting(&mut self) {
-        (self.rnr_since, self.next_question, self.rnr_poll) = ([None; 2], None, None);
+        (self.rnr_since, self.next_liveness_check, self.rnr_poll) = ([None; 2], None, None);
     }
 
     /// Returns true if lease, window, rate and pacing allow a packet.
@@ -279,12 +279,12 @@ impl Stateful {
         has_lease && flight.has_room() && flight.departure() <= now
     }
 
-    fn chunk_sent<M: Memory>(&mut self, place: Place, bytes: usize, verbs: &mut Verbs<M>) {
-        let pipeline = self.pipeline_mut(place.initiator);
-        let Some(index) = pipeline.operation_of(place.nth) else { return };
+    fn chunk_sent<M: Memory>(&mut self, chunk_id: ChunkId, bytes: usize, verbs: &mut Verbs<M>) {
+        let pipeline = self.pipeline_mut(chunk_id.initiator);
+        let Some(index) = pipeline.operation_of(chunk_id.nth) else { return };
         let transfer = pipeline.operations[index].transfer;
-        let is_retransmission = place.nth != pipeline.next();
-        pipeline.chunk_sent(index, place.nth);
+        let is_retransmission = chunk_id.nth != pipeline.next();
+        pipeline.chunk_sent(index, chunk_id.nth);
         let settings = self.qp.settings;
         let expiration = self.clock.expiration(self.flight(transfer).lifetime(), verbs.now);
         let flight = self.flight_mut(transfer);
@@ -292,8 +292,9 @@ impl Stateful {
             verbs.counters.retransmitted += 1;
             flight.retransmissions.pop_front();
         }
-        flight.packet_sent(place, bytes, &expiration, &settings, verbs.now);
-        self.turn = if place.initiator == Initiator::Client { Initiator::Server } else { Initiator::Client };
+        flight.packet_sent(chunk_id, bytes, &expiration, &settings, verbs.now);
+        self.turn =
+            if chunk_id.initiator == Initiator::Client { Initiator::Server } else { Initiator::Client };
     }
 
     /// Ends the connection without notice to the server and returns the queue pair.
@@ -343,13 +344,13 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         &self.seal
     }
 
-    fn is_right(&self, packet: &Incoming<'_>, datagram: &Datagram<'_>) -> bool {
+    fn is_valid(&self, packet: &Incoming<'_>, datagram: &Datagram<'_>) -> bool {
         let Datagram { flow, bytes, .. } = datagram;
         match (packet.repr.message, &self.lease, &packet.authentication) {
             (Message::Ra(_) | Message::Sdp(_), Some(lease), Some(tag)) => {
-                lease.keys().iter().any(|key| key.is_right(GrantCode::default(), flow, bytes, tag))
+                lease.keys().iter().any(|key| key.is_valid(GrantCode::default(), flow, bytes, tag))
             }
-            _ => self.seal.is_right(flow, bytes, packet.authentication.as_ref()),
+            _ => self.seal.is_valid(flow, bytes, packet.authentication.as_ref()),
         }
     }
 
@@ -409,13 +410,13 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         let has_chunks = self.has_chunks();
         if let Some(lease) = self.lease.as_mut().filter(|_| has_chunks) {
             // The server's driver answers an EA by the next lease.
-            self.inbox.ack_due |= lease.asks(verbs.now);
+            self.inbox.ack_due |= lease.request_if_due(verbs.now);
             if !lease.is_valid(verbs.now) {
                 // No RDP or GD is sent whose answer the timer could wait for.
                 self.rdp.timer.start(Awaited::Liveness, &lease::patient(self.qp.settings), verbs.now);
             }
         }
-        self.ask_for_receives();
+        self.request_receives();
         for initiator in [Initiator::Client, Initiator::Server] {
             while self.should_begin(initiator) && self.begin(initiator, shared, verbs) {
                 self.complete(verbs);
@@ -423,10 +424,10 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         }
         let mut superseded = false;
         for flight in [&mut self.rdp, &mut self.gd] {
-            while let Some(Place { initiator, nth }) = flight.retransmissions.front().copied() {
+            while let Some(ChunkId { initiator, nth }) = flight.retransmissions.front().copied() {
                 let pipeline = match initiator {
-                    Initiator::Client => &mut self.own,
-                    Initiator::Server => &mut self.theirs,
+                    Initiator::Client => &mut self.client_ops,
+                    Initiator::Server => &mut self.server_ops,
                 };
                 // A failed operation sends no more: its packet cannot be built, or the egress module blocks
                 // it.
@@ -470,19 +471,19 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
     }
 
     fn following(&self, packet: &Outgoing, now: Instant) -> Option<Outgoing> {
-        let Cause::Chunk(place) = packet.cause else { return None };
+        let Cause::Chunk(chunk_id) = packet.cause else { return None };
         let is_last = packet.repr.flags.contains(Flags::LAST);
-        if is_last || self.has_work_before(place.initiator) {
+        if is_last || self.has_work_before(chunk_id.initiator) {
             None
         } else {
-            self.next_of_message(packet, place, now)
+            self.next_of_message(packet, chunk_id, now)
         }
     }
 
     fn fill(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Impossible> {
         match packet.cause {
-            Cause::Chunk(place) if !into.is_empty() => {
-                self.copy_payload(place, packet.offset, into, verbs).map_err(|_| Impossible)
+            Cause::Chunk(chunk_id) if !into.is_empty() => {
+                self.copy_payload(chunk_id, packet.offset, into, verbs).map_err(|_| Impossible)
             }
             _ => Ok(()),
         }
@@ -503,33 +504,33 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
                     self.mirror.report_left();
                 }
             }
-            Cause::Chunk(place) => {
+            Cause::Chunk(chunk_id) => {
                 let bytes = match packet.repr.message {
                     Message::Gd(_, requested) => PacketType::Sdp.datagram_len(requested.into()),
                     Message::Aop(..) => PacketType::Sdp.datagram_len(Atomic::WORD.into()),
                     _ => len,
                 };
-                self.chunk_sent(place, bytes, verbs);
+                self.chunk_sent(chunk_id, bytes, verbs);
             }
         }
     }
 
     fn failed(&mut self, packet: &Outgoing, verbs: &mut Verbs<M>) {
-        if let Cause::Chunk(place) = packet.cause
-            && let Some(index) = self.pipeline(place.initiator).operation_of(place.nth)
+        if let Cause::Chunk(chunk_id) = packet.cause
+            && let Some(index) = self.pipeline(chunk_id.initiator).operation_of(chunk_id.nth)
         {
-            let failure = match place.initiator {
+            let failure = match chunk_id.initiator {
                 Initiator::Client => Status::LocalProtection,
                 Initiator::Server => Status::RemoteAccess,
             };
-            self.fail_operation(place.initiator, index, (failure, Status::Flushed));
+            self.fail_operation(chunk_id.initiator, index, (failure, Status::Flushed));
         }
         self.complete(verbs);
     }
 
     fn blocked(&mut self, packet: &Outgoing, why: Blocked, verbs: &mut Verbs<M>) {
         match packet.cause {
-            Cause::Chunk(place) => self.chunk_blocked(place, why, verbs),
+            Cause::Chunk(chunk_id) => self.chunk_blocked(chunk_id, why, verbs),
             // The egress module has no entry for this server: CQEPs and EAs cannot be sent.
             _ => {
                 self.inbox.ack_due = false;

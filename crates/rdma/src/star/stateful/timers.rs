@@ -43,8 +43,8 @@ impl Stateful {
         if self.grace.expire(now) {
             self.fail_closed(verbs);
         }
-        while let Some(place) = self.rdp.expire(now) {
-            self.pipeline_mut(place.initiator).copy_gone(place.nth);
+        while let Some(chunk_id) = self.rdp.expire(now) {
+            self.pipeline_mut(chunk_id.initiator).copy_gone(chunk_id.nth);
         }
         if let Some(expiry) = self.outbox.timer.expire(&settings, now) {
             expiry.count(&mut verbs.counters);

@@ -24,7 +24,7 @@ impl Stateless {
         }
         match cqe.completed {
             Completed::Connection => self.client_ended(status(cqe.status), verbs),
-            Completed::ReceivesWanted => self.receives_wanted(cqe.wr_id, verbs),
+            Completed::ReceiveRequest => self.receives_requested(cqe.wr_id, verbs),
             Completed::Receive => self.receive_completed(cqe, CompletedOperation::Receive, urgency, verbs),
             Completed::ReceiveWithWrite => {
                 self.receive_completed(cqe, CompletedOperation::ReceiveWithWrite, urgency, verbs);
@@ -43,7 +43,7 @@ impl Stateless {
         };
         let oldest = Some(cqe.wr_id).filter(|number| *number == self.receives.done);
         let (queue, number) = match cqe.completed {
-            Completed::Connection | Completed::ReceivesWanted => return true,
+            Completed::Connection | Completed::ReceiveRequest => return true,
             Completed::Receive => {
                 (&self.receives, oldest.filter(|number| u64::from(cqe.len) <= room(*number)))
             }
@@ -98,7 +98,7 @@ impl Stateless {
         match cqe.notice {
             Some(CqeNotice::Immediate(data)) => notice = Some(Notice::Immediate(data)),
             Some(CqeNotice::Invalidate(key)) => {
-                match verbs.protection.invalidate(self.qp.asker(), key, Invalidator::Peer) {
+                match verbs.protection.invalidate(self.qp.accessor(), key, Invalidator::Peer) {
                     Ok(()) => notice = Some(Notice::Invalidated(key)),
                     Err(_) => ended = Status::RemoteInvalidRequest,
                 }

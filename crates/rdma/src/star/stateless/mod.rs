@@ -308,7 +308,7 @@ impl Stateless {
     }
 
     /// Returns the Close of a queue pair that is destroyed or reset while it is up.
-    fn farewell(&self) -> Option<Repr> {
+    fn close_message(&self) -> Option<Repr> {
         let message = Message::Wqep(Element::Close(StatusCode::FLUSHED));
         let sequence = self.outbox.next_number();
         let repr = Repr { flags: Flags::NONE, connection: self.peer, sequence, stamp: Stamp(0), message };
@@ -324,7 +324,7 @@ impl Stateless {
     pub(super) fn dissolve<M: Memory>(mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
         self.revoke(shared, verbs.now);
         self.return_receives(verbs);
-        if let Some((repr, route)) = self.farewell().zip(self.route.as_ref()) {
+        if let Some((repr, route)) = self.close_message().zip(self.route.as_ref()) {
             let route = shared.route_of(route, false);
             shared.card.push(repr, &self.seal, route);
         }
@@ -379,7 +379,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
                 } else if !self.completed(&cqe, urgency, verbs) {
                     return;
                 }
-                self.inbox.take(sequence);
+                self.inbox.receive(sequence);
             }
             _ => {
                 verbs.counters.dropped_unknown += 1;

@@ -50,7 +50,7 @@ impl Stateless {
     }
 
     /// Handles the client's request for all receives before `number`.
-    pub(super) fn receives_wanted<M: Memory>(&mut self, number: u64, verbs: &mut Verbs<M>) {
+    pub(super) fn receives_requested<M: Memory>(&mut self, number: u64, verbs: &mut Verbs<M>) {
         self.loans.wanted = self.loans.wanted.max(number);
         self.wait_for_receives(verbs);
     }

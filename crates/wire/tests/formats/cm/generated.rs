@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use nichrome_wire::cm::{
-    Apr, CommId, CommIds, Drep, Dreq, Ece, Gid, Guid, IpHeader, Lap, Mad, Message, Mra, Path, PrivateData,
-    Received, Rej, RejectReason, Rejected, Rep, Req, Rtu, ServiceId, SidrRep, SidrReq, SidrStatus,
+    Apr, CommId, CommIds, Drep, Dreq, Ece, Gid, Guid, IpHeader, Lap, Mad, Message, Mra, MraMessage, Path,
+    PrivateData, Rej, RejMessage, RejectReason, Rep, Req, Rtu, ServiceId, SidrRep, SidrReq, SidrStatus,
     TimeExponent, TransactionId, TransportService,
 };
 use nichrome_wire::rdma::{PKey, PathMtu, Psn, QKey, QpNumber};
@@ -132,7 +132,7 @@ impl Fields {
     fn rej(&mut self) -> Rej {
         Rej {
             ids: self.ids(),
-            rejected: self.pick(&[Rejected::Req, Rejected::Rep, Rejected::Other]),
+            rejected: self.pick(&[RejMessage::Req, RejMessage::Rep, RejMessage::Other]),
             reason: RejectReason(self.next(16) as u16),
             information_len: self.byte() % 73,
             information: self.data(),
@@ -159,7 +159,7 @@ impl Fields {
             0 => Message::Req(self.req()),
             1 => Message::Mra(Mra {
                 ids: self.ids(),
-                received: self.pick(&[Received::Req, Received::Rep, Received::Other]),
+                received: self.pick(&[MraMessage::Req, MraMessage::Rep, MraMessage::Other]),
                 service_timeout: self.time(),
                 private_data: self.data(),
             }),

@@ -1,8 +1,8 @@
 //! Any message.
 
 use nichrome_wire::iwarp::{
-    AtomicOperation, AtomicRequest, AtomicResponse, Enhanced, IMMEDIATE_LEN, MessageNumber, Opcode, Place,
-    ReadRequest, Rtr, STag, Segment, StartFlags, StartFrame, StartKind,
+    AtomicOperation, AtomicRequest, AtomicResponse, Enhanced, IMMEDIATE_LEN, MessageNumber, MpaFlags,
+    MpaFrame, MpaFrameKind, Opcode, ReadRequest, Rtr, STag, Segment, SegmentDestination,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,23 +10,30 @@ use proptest::sample::select;
 
 /// A segment and its payload.
 pub(crate) fn segment() -> impl Strategy<Value = (Segment, Vec<u8>)> {
-    let place = (any::<u32>(), any::<u64>(), any::<u32>(), any::<u32>());
-    let parts = (select(&Opcode::ALL[..]), any::<bool>(), place, vec(any::<u8>(), 0..600), any::<[u64; 6]>());
+    let destination = (any::<u32>(), any::<u64>(), any::<u32>(), any::<u32>());
+    let parts =
+        (select(&Opcode::ALL[..]), any::<bool>(), destination, vec(any::<u8>(), 0..600), any::<[u64; 6]>());
     parts.prop_map(|(opcode, is_last, (stag, wide, number, offset), bytes, words)| {
-        let place = match opcode.queue() {
-            None => Place::Tagged { stag: STag(stag), offset: wide },
-            Some(_) => Place::Untagged { message: MessageNumber(number), offset, invalidate: STag(stag) },
+        let destination = match opcode.queue() {
+            None => SegmentDestination::Tagged { stag: STag(stag), offset: wide },
+            Some(_) => SegmentDestination::Untagged {
+                message: MessageNumber(number),
+                offset,
+                invalidate: STag(stag),
+            },
         };
         let payload = match opcode {
             Opcode::ReadRequest => read_request(words).to_bytes().to_vec(),
             Opcode::AtomicRequest => atomic_request(words).to_bytes().to_vec(),
-            Opcode::AtomicResponse => AtomicResponse { id: stag, before: words[0] }.to_bytes().to_vec(),
+            Opcode::AtomicResponse => {
+                AtomicResponse { id: stag, original_value: words[0] }.to_bytes().to_vec()
+            }
             Opcode::Immediate | Opcode::ImmediateSolicited => {
                 words[0].to_be_bytes()[..IMMEDIATE_LEN].to_vec()
             }
             _ => bytes,
         };
-        (Segment { is_last, opcode, place }, payload)
+        (Segment { is_last, opcode, destination }, payload)
     })
 }
 
@@ -51,18 +58,18 @@ pub(crate) fn atomic_request(words: [u64; 6]) -> AtomicRequest {
 }
 
 /// A start frame apart from its private data, which is the second.
-pub(crate) fn start() -> impl Strategy<Value = (StartFrame<'static>, Vec<u8>)> {
+pub(crate) fn start() -> impl Strategy<Value = (MpaFrame<'static>, Vec<u8>)> {
     let depth = || prop::option::of(0u16..0x3FFF);
     let enhanced =
         (depth(), depth(), any::<[bool; 4]>()).prop_map(|(ird, ord, [peer_to_peer, send, write, read])| {
             Enhanced { ird, ord, peer_to_peer, rtr: Rtr { send, write, read } }
         });
-    let kind = select(vec![StartKind::Request, StartKind::Reply]);
+    let kind = select(vec![MpaFrameKind::Request, MpaFrameKind::Reply]);
     (kind, any::<[bool; 3]>(), prop::option::of(enhanced), vec(any::<u8>(), 0..=508)).prop_map(
         |(kind, [markers, crc, reject], enhanced, private_data)| {
-            let flags = StartFlags { markers, crc, reject: reject && kind == StartKind::Reply };
+            let flags = MpaFlags { markers, crc, reject: reject && kind == MpaFrameKind::Reply };
             let revision = 1 + u8::from(enhanced.is_some());
-            (StartFrame { kind, flags, revision, enhanced, private_data: &[] }, private_data)
+            (MpaFrame { kind, flags, revision, enhanced, private_data: &[] }, private_data)
         },
     )
 }

@@ -1,6 +1,6 @@
 //! Invariants for any message, and for any bytes.
 
-use nichrome_wire::iwarp::{AtomicRequest, Crc, Fpdu, Markers, Segment, StartFrame, Terminated, fpdu_len};
+use nichrome_wire::iwarp::{AtomicRequest, Crc, Fpdu, Markers, MpaFrame, Segment, Terminated, fpdu_len};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -26,15 +26,15 @@ proptest! {
 
     #[test]
     fn start_frames_are_read_as_they_were_written((frame, data) in start(), more in vec(any::<u8>(), 0..9)) {
-        let frame = StartFrame { private_data: &data, ..frame };
+        let frame = MpaFrame { private_data: &data, ..frame };
         let mut stream = Vec::new();
         frame.write(&mut stream);
         let len = stream.len();
         for cut in 0..len {
-            prop_assert_eq!(StartFrame::parse(&stream[..cut]), Ok(None));
+            prop_assert_eq!(MpaFrame::parse(&stream[..cut]), Ok(None));
         }
         stream.extend(more);
-        prop_assert_eq!(StartFrame::parse(&stream), Ok(Some((frame, len))));
+        prop_assert_eq!(MpaFrame::parse(&stream), Ok(Some((frame, len))));
     }
 
     /// The CRC detects a bit that is flipped behind the length field.
@@ -65,7 +65,7 @@ proptest! {
 
     #[test]
     fn any_bytes_parse_or_fail(bytes in vec(any::<u8>(), 0..700)) {
-        let _ = StartFrame::parse(&bytes);
+        let _ = MpaFrame::parse(&bytes);
         let _ = Terminated::from_bytes(&bytes);
         let mut removed = Vec::new();
         let mut markers = Markers::default();

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use nichrome_wire::iwarp::{
-    CRC_LEN, Crc, Fpdu, Opcode, Place, ReadRequest, STag, Segment, StartFrame, StartKind, fpdu_len,
+    CRC_LEN, Crc, Fpdu, MpaFrame, MpaFrameKind, Opcode, ReadRequest, STag, Segment, SegmentDestination,
+    fpdu_len,
 };
 
 use crate::siw_streams::streams;
@@ -23,11 +24,11 @@ fn every_fpdu_parses_and_is_built_again() {
     let mut seen = BTreeMap::new();
     let mut starts = [0, 0];
     for stream in streams().values().filter(|stream| stream.starts_with(b"MPA ID ")) {
-        let (start, len) = StartFrame::parse(stream).unwrap().unwrap();
+        let (start, len) = MpaFrame::parse(stream).unwrap().unwrap();
         let mut written = Vec::new();
         start.write(&mut written);
         assert_eq!(written, stream[..len]);
-        starts[usize::from(start.kind == StartKind::Reply)] += 1;
+        starts[usize::from(start.kind == MpaFrameKind::Reply)] += 1;
         assert_eq!((start.revision, start.flags.markers), (2, false));
         let crc = if start.flags.crc { Crc::Used } else { Crc::Unused };
         let mut rest = &stream[len..];
@@ -44,7 +45,7 @@ fn every_fpdu_parses_and_is_built_again() {
                 assert_eq!(request.to_bytes(), payload);
                 assert_ne!((request.sink, request.source), (STag(0), STag(0)));
             }
-            if let Place::Untagged { message, .. } = segment.place {
+            if let SegmentDestination::Untagged { message, .. } = segment.destination {
                 assert_ne!(message.0, 0);
             }
             *seen.entry(segment.opcode as u8).or_insert(0) += 1;

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use nichrome_wire::iwarp::{
     AtomicOperation, AtomicRequest, AtomicResponse, Crc, Enhanced, Fpdu, MARKER_INTERVAL, MARKER_LEN,
-    Markers, MessageNumber, Opcode, Place, ReadRequest, Rtr, STag, Segment, StartFlags, StartFrame,
-    StartKind, TerminateCause, TerminateCode, Terminated, fpdu_len,
+    Markers, MessageNumber, MpaFlags, MpaFrame, MpaFrameKind, Opcode, ReadRequest, Rtr, STag, Segment,
+    SegmentDestination, TerminateCause, TerminateCode, Terminated, fpdu_len,
 };
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
 use crate::installed::tshark;
 
-fn fpdu(opcode: Opcode, place: Place, payload: &[u8]) -> Vec<u8> {
-    let segment = Segment { is_last: true, opcode, place };
+fn fpdu(opcode: Opcode, destination: SegmentDestination, payload: &[u8]) -> Vec<u8> {
+    let segment = Segment { is_last: true, opcode, destination };
     let len = segment.header_len() + payload.len();
     let mut fpdu = vec![0; fpdu_len(len)];
     segment.write(Fpdu::ulpdu_mut(&mut fpdu, len).unwrap()).unwrap().copy_from_slice(payload);
@@ -21,27 +21,32 @@ fn fpdu(opcode: Opcode, place: Place, payload: &[u8]) -> Vec<u8> {
     fpdu
 }
 
-fn start(kind: StartKind, markers: bool) -> Vec<u8> {
+fn start(kind: MpaFrameKind, markers: bool) -> Vec<u8> {
     let enhanced = Enhanced {
         ird: Some(16),
         ord: Some(16),
         peer_to_peer: true,
         rtr: Rtr { read: true, ..Rtr::default() },
     };
-    let flags = StartFlags { crc: true, markers, ..StartFlags::default() };
+    let flags = MpaFlags { crc: true, markers, ..MpaFlags::default() };
     let mut frame = Vec::new();
-    StartFrame { kind, flags, revision: 2, enhanced: Some(enhanced), private_data: b"hello" }
-        .write(&mut frame);
+    MpaFrame { kind, flags, revision: 2, enhanced: Some(enhanced), private_data: b"hello" }.write(&mut frame);
     frame
 }
 
 /// Messages of both directions: whether from the initiator, and the bytes.
 fn conversation() -> Vec<(bool, Vec<u8>)> {
-    let tagged = Place::Tagged { stag: STag(0x1234), offset: 0x1_0000 };
-    let untagged =
-        |number| Place::Untagged { message: MessageNumber(number), offset: 0, invalidate: STag(0) };
-    let invalidate =
-        |number| Place::Untagged { message: MessageNumber(number), offset: 0, invalidate: STag(7) };
+    let tagged = SegmentDestination::Tagged { stag: STag(0x1234), offset: 0x1_0000 };
+    let untagged = |number| SegmentDestination::Untagged {
+        message: MessageNumber(number),
+        offset: 0,
+        invalidate: STag(0),
+    };
+    let invalidate = |number| SegmentDestination::Untagged {
+        message: MessageNumber(number),
+        offset: 0,
+        invalidate: STag(7),
+    };
     let read = ReadRequest { sink: STag(1), sink_offset: 2, len: 5, source: STag(4), source_offset: 5 };
     let add = AtomicOperation::FetchAdd { add: 1, mask: 0 };
     let atomic = AtomicRequest { id: 9, stag: STag(4), offset: 8, operation: add };
@@ -50,8 +55,8 @@ fn conversation() -> Vec<(bool, Vec<u8>)> {
     let cause = TerminateCause { segment_len: 15, ddp: &write[2..16], rdmap: &[] };
     Terminated::write(TerminateCode::TAGGED_BOUNDS, Some(&cause), &mut terminate);
     vec![
-        (true, start(StartKind::Request, false)),
-        (false, start(StartKind::Reply, false)),
+        (true, start(MpaFrameKind::Request, false)),
+        (false, start(MpaFrameKind::Reply, false)),
         (true, fpdu(Opcode::ReadRequest, untagged(1), &read.to_bytes())),
         (false, fpdu(Opcode::ReadResponse, tagged, b"12345")),
         (true, fpdu(Opcode::Write, tagged, b"some bytes")),
@@ -60,7 +65,14 @@ fn conversation() -> Vec<(bool, Vec<u8>)> {
         (true, fpdu(Opcode::SendSolicited, untagged(2), b"")),
         (false, fpdu(Opcode::SendSolicitedInvalidate, invalidate(2), b"m")),
         (true, fpdu(Opcode::AtomicRequest, untagged(2), &atomic.to_bytes())),
-        (false, fpdu(Opcode::AtomicResponse, untagged(1), &AtomicResponse { id: 9, before: 3 }.to_bytes())),
+        (
+            false,
+            fpdu(
+                Opcode::AtomicResponse,
+                untagged(1),
+                &AtomicResponse { id: 9, original_value: 3 }.to_bytes(),
+            ),
+        ),
         (false, fpdu(Opcode::Terminate, untagged(1), &terminate)),
     ]
 }
@@ -134,8 +146,10 @@ fn nothing_is_malformed_and_every_opcode_is_seen() {
 /// Streams with markers in both directions. For each of the first 15 words, three FPDUs (33, 1,200 and 60,000
 /// bytes) have their first marker at that word.
 fn marked() -> Vec<(bool, Vec<u8>)> {
-    let mut messages = vec![(true, start(StartKind::Request, true)), (false, start(StartKind::Reply, true))];
-    let place = Place::Untagged { message: MessageNumber(1), offset: 0, invalidate: STag(0) };
+    let mut messages =
+        vec![(true, start(MpaFrameKind::Request, true)), (false, start(MpaFrameKind::Reply, true))];
+    let destination =
+        SegmentDestination::Untagged { message: MessageNumber(1), offset: 0, invalidate: STag(0) };
     let payload = vec![0x5A; 60_000];
     for from_initiator in [true, false] {
         let (mut markers, mut len) = (Markers::default(), 0);
@@ -146,15 +160,15 @@ fn marked() -> Vec<(bool, Vec<u8>)> {
             messages.push((from_initiator, marked));
             (markers, len)
         };
-        let (mut after, mut begun) = send(&fpdu(Opcode::Send, place, b"first"));
+        let (mut after, mut begun) = send(&fpdu(Opcode::Send, destination, b"first"));
         for first_marker in (0..60).step_by(4) {
             for len in [33, 1200, 60_000] {
-                let ahead = (0..MARKER_INTERVAL).map(|len| fpdu(Opcode::Send, place, &payload[..len]));
+                let ahead = (0..MARKER_INTERVAL).map(|len| fpdu(Opcode::Send, destination, &payload[..len]));
                 let is_ahead = |fpdu: &Vec<u8>| {
                     (begun + after.len_with(fpdu.len()) + first_marker) % MARKER_INTERVAL == 0
                 };
                 send(&ahead.into_iter().find(is_ahead).unwrap());
-                (after, begun) = send(&fpdu(Opcode::Send, place, &payload[..len]));
+                (after, begun) = send(&fpdu(Opcode::Send, destination, &payload[..len]));
             }
         }
     }
@@ -186,7 +200,7 @@ fn markers_are_where_tshark_expects_them_and_point_to_their_fpdu() {
     let shown = |pointers: &Vec<usize>| pointers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     assert_eq!(found, expected.iter().map(shown).collect::<Vec<_>>());
     assert_no_fault(&path, expected.len());
-    for place in (0..60).step_by(4) {
-        assert!(expected.iter().any(|pointers| pointers == &[place]), "{place}: {expected:?}");
+    for offset in (0..60).step_by(4) {
+        assert!(expected.iter().any(|pointers| pointers == &[offset]), "{offset}: {expected:?}");
     }
 }

@@ -86,8 +86,8 @@ fn every_packet_parses_and_is_rebuilt_and_every_icrc_is_right() {
         let mut checker = IcrcChecker::default();
         for packet in packets {
             let right = match packet.ident {
-                None | Some(0) => IcrcCheck::Right,
-                Some(ident) => IcrcCheck::RightFor(ident),
+                None | Some(0) => IcrcCheck::Valid,
+                Some(ident) => IcrcCheck::ValidForIdent(ident),
             };
             let at = format!("{file}, frame {}", packet.number);
             assert_eq!(checker.check(&packet.flow, &packet.datagram), right, "{at}");

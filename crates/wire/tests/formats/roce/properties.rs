@@ -30,7 +30,7 @@ proptest! {
     #[test]
     fn what_is_built_parses_to_the_same_and_its_icrc_is_right(packet in packet()) {
         let datagram = built(&packet);
-        prop_assert_eq!(IcrcChecker::default().check(&packet.flow, &datagram), IcrcCheck::Right);
+        prop_assert_eq!(IcrcChecker::default().check(&packet.flow, &datagram), IcrcCheck::Valid);
         let (repr, payload) = Repr::parse(&datagram).unwrap();
         prop_assert_eq!(repr, packet.repr);
         prop_assert_eq!(payload, packet.payload);
@@ -41,10 +41,10 @@ proptest! {
         let mut datagram = built_for(&packet, ident);
         let mut checker = IcrcChecker::default();
         let over_ipv4 = matches!(packet.flow.addresses, AddressPair::V4 { .. });
-        let right = if over_ipv4 { IcrcCheck::RightFor(ident) } else { IcrcCheck::Right };
+        let right = if over_ipv4 { IcrcCheck::ValidForIdent(ident) } else { IcrcCheck::Valid };
         prop_assert_eq!(checker.check(&packet.flow, &datagram), right);
         checker.change_ident(&mut datagram, ident);
-        let changed = if over_ipv4 { IcrcCheck::Right } else { IcrcCheck::Wrong };
+        let changed = if over_ipv4 { IcrcCheck::Valid } else { IcrcCheck::Wrong };
         prop_assert_eq!(checker.check(&packet.flow, &datagram), changed);
         prop_assert_eq!(datagram == built(&packet), over_ipv4);
     }
@@ -69,7 +69,7 @@ proptest! {
         let at = at.index(datagram.len());
         datagram[at] ^= 1 << bit;
         let is_masked = at == 4;
-        let is_right = IcrcChecker::default().check(&packet.flow, &datagram) == IcrcCheck::Right;
+        let is_right = IcrcChecker::default().check(&packet.flow, &datagram) == IcrcCheck::Valid;
         prop_assert_eq!(is_right, is_masked);
     }
 
@@ -81,7 +81,7 @@ proptest! {
         if let Err(error) = Repr::parse(cut) {
             prop_assert!(matches!(error, RdmaError::Truncated { .. } | RdmaError::Padding(_)), "{error}");
         }
-        prop_assert_ne!(IcrcChecker::default().check(&packet.flow, cut), IcrcCheck::Right);
+        prop_assert_ne!(IcrcChecker::default().check(&packet.flow, cut), IcrcCheck::Valid);
     }
 
     #[test]

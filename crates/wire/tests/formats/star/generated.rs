@@ -206,7 +206,7 @@ fn cqe() -> impl Strategy<Value = Cqe> {
             Completed::FetchAdd,
             Completed::Receive,
             Completed::ReceiveWithWrite,
-            Completed::ReceivesWanted,
+            Completed::ReceiveRequest,
             Completed::Connection,
         ][..],
     );

@@ -13,7 +13,7 @@ proptest! {
     fn what_is_built_parses_to_the_same_and_its_check_is_right(packet in packet()) {
         let datagram = packet.built();
         let is_tagged = packet.repr.flags.contains(Flags::AUTHENTICATED);
-        prop_assert!(is_tagged || PacketCheck::new(packet.epoch).is_right(&packet.flow, &datagram));
+        prop_assert!(is_tagged || PacketCheck::new(packet.epoch).is_valid(&packet.flow, &datagram));
         let (repr, payload, authentication) = Repr::parse(&datagram).unwrap();
         prop_assert_eq!(repr, packet.repr);
         prop_assert_eq!(payload, packet.payload);
@@ -48,7 +48,7 @@ proptest! {
         let mut datagram = packet.built();
         let at = at.index(datagram.len());
         datagram[at] ^= 1 << bit;
-        prop_assert!(!PacketCheck::new(packet.epoch).is_right(&packet.flow, &datagram));
+        prop_assert!(!PacketCheck::new(packet.epoch).is_valid(&packet.flow, &datagram));
     }
 
     #[test]
@@ -60,9 +60,9 @@ proptest! {
         prop_assume!(!packet.repr.flags.contains(Flags::AUTHENTICATED));
         let datagram = packet.built();
         let restarted = PacketCheck::new(Epoch(packet.epoch.0 ^ 1 << bit));
-        prop_assert!(!restarted.is_right(&packet.flow, &datagram));
+        prop_assert!(!restarted.is_valid(&packet.flow, &datagram));
         prop_assume!(other.addresses != packet.flow.addresses);
-        prop_assert!(!PacketCheck::new(packet.epoch).is_right(&other, &datagram));
+        prop_assert!(!PacketCheck::new(packet.epoch).is_valid(&other, &datagram));
     }
 
     #[test]
@@ -104,7 +104,7 @@ proptest! {
     #[test]
     fn any_bytes_parse_or_fail(bytes in vec(any::<u8>(), 0..120), flow in flow()) {
         parse_or_fail(&bytes);
-        let _ = PacketCheck::new(Epoch(1)).is_right(&flow, &bytes);
+        let _ = PacketCheck::new(Epoch(1)).is_valid(&flow, &bytes);
         let _ = Authentication::covered(&flow, &bytes, sum);
         let _ = segments(&bytes).count();
     }

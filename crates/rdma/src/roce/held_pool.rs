@@ -5,7 +5,7 @@ use super::held::HeldRequests;
 /// Buffers for the payloads that responders keep, and queues for their order. All queue pairs share and reuse
 /// them.
 #[derive(Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct HeldPool {
     buffers: Vec<Vec<u8>>,
     /// Buffers that hold payloads.
     taken: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Spare {
     orders: Vec<HeldRequests>,
 }
 
-impl Spare {
+impl HeldPool {
     /// Returns a copy of the bytes, or None if `limit` buffers hold payloads already.
     pub(super) fn take(&mut self, bytes: &[u8], limit: usize) -> Option<Vec<u8>> {
         if self.taken >= limit {
@@ -33,12 +33,12 @@ impl Spare {
     }
 
     /// Returns an empty queue, for a queue pair that begins to keep requests.
-    pub(super) fn take_order(&mut self) -> HeldRequests {
+    pub(super) fn take_queue(&mut self) -> HeldRequests {
         self.orders.pop().unwrap_or_default()
     }
 
     /// Takes back the empty queue of a queue pair that keeps no requests any more.
-    pub(super) fn give_back_order(&mut self, order: HeldRequests) {
+    pub(super) fn return_queue(&mut self, order: HeldRequests) {
         self.orders.push(order);
     }
 }
@@ -49,13 +49,13 @@ mod tests {
 
     #[test]
     fn buffers_are_limited_and_used_again() {
-        let mut spare = Spare::default();
-        let first = spare.take(&[1, 2, 3], 2).unwrap();
-        let second = spare.take(&[4], 2).unwrap();
-        assert_eq!((&first[..], &second[..], spare.take(&[5], 2)), (&[1, 2, 3][..], &[4][..], None));
+        let mut held_pool = HeldPool::default();
+        let first = held_pool.take(&[1, 2, 3], 2).unwrap();
+        let second = held_pool.take(&[4], 2).unwrap();
+        assert_eq!((&first[..], &second[..], held_pool.take(&[5], 2)), (&[1, 2, 3][..], &[4][..], None));
         let place = first.as_ptr();
-        spare.give_back(first);
-        let again = spare.take(&[6], 2).unwrap();
+        held_pool.give_back(first);
+        let again = held_pool.take(&[6], 2).unwrap();
         assert_eq!((&again[..], again.as_ptr()), (&[6][..], place));
     }
 }

@@ -1,6 +1,6 @@
 //! MPA Request and Reply frames (RFC 5044 section 7.1, RFC 6581 section 4).
 
-use super::error::StartError;
+use super::error::MpaError;
 use crate::bytes::{be16, put};
 
 const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
@@ -17,7 +17,7 @@ const NOT_NEGOTIATED: u16 = 0x3FFF;
 
 /// Which of the two frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StartKind {
+pub enum MpaFrameKind {
     /// The initiator's.
     Request,
     /// The responder's.
@@ -26,7 +26,7 @@ pub enum StartKind {
 
 /// Flags of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct StartFlags {
+pub struct MpaFlags {
     /// M: the sender of this frame requests markers in the stream that it receives.
     pub markers: bool,
     /// C: the sender wants CRCs. They are used if either side does.
@@ -64,11 +64,11 @@ pub struct Enhanced {
 
 /// A Request or Reply frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StartFrame<'a> {
+pub struct MpaFrame<'a> {
     /// Request or Reply.
-    pub kind: StartKind,
+    pub kind: MpaFrameKind,
     /// Its flags.
-    pub flags: StartFlags,
+    pub flags: MpaFlags,
     /// 1, or 2 for enhanced connections.
     pub revision: u8,
     /// IRD, ORD and RTR, in frames of revision 2 only.
@@ -86,30 +86,30 @@ const ENHANCED: u8 = 0x10;
 const HIGH: u16 = 0x8000;
 const LOW: u16 = 0x4000;
 
-impl<'a> StartFrame<'a> {
+impl<'a> MpaFrame<'a> {
     /// Reads the frame at the front of a stream; returns it and its bytes, or `None` while it is incomplete.
     /// Fails as soon as the bytes so far cannot begin a frame. Ignores reserved flags.
     ///
     /// # Errors
-    /// [`StartError`].
-    pub fn parse(stream: &'a [u8]) -> Result<Option<(Self, usize)>, StartError> {
+    /// [`MpaError`].
+    pub fn parse(stream: &'a [u8]) -> Result<Option<(Self, usize)>, MpaError> {
         let begun = stream.len().min(REQUEST_KEY.len());
         let kind = match &stream[..begun] {
-            key if *key == REQUEST_KEY[..begun] => StartKind::Request,
-            key if *key == REPLY_KEY[..begun] => StartKind::Reply,
-            _ => return Err(StartError::Key),
+            key if *key == REQUEST_KEY[..begun] => MpaFrameKind::Request,
+            key if *key == REPLY_KEY[..begun] => MpaFrameKind::Reply,
+            _ => return Err(MpaError::Key),
         };
         if let Some(revision) = stream.get(17).filter(|revision| !(1..=2).contains(*revision)) {
-            return Err(StartError::Revision(*revision));
+            return Err(MpaError::Revision(*revision));
         }
         let Some(header) = stream.first_chunk::<HEADER_LEN>() else { return Ok(None) };
         let (bits, revision, len) = (header[16], header[17], be16(header, 18));
         if usize::from(len) > MAX_PRIVATE_DATA {
-            return Err(StartError::PrivateData(len));
+            return Err(MpaError::PrivateData(len));
         }
         let is_enhanced = revision == 2 && bits & ENHANCED != 0;
         if is_enhanced && usize::from(len) < Enhanced::LEN {
-            return Err(StartError::NotEnhanced);
+            return Err(MpaError::NotEnhanced);
         }
         let end = HEADER_LEN + usize::from(len);
         let Some(data) = stream.get(HEADER_LEN..end) else { return Ok(None) };
@@ -117,10 +117,10 @@ impl<'a> StartFrame<'a> {
             Some((words, rest)) if is_enhanced => (Some(Enhanced::from_bytes(words)), rest),
             _ => (None, data),
         };
-        let flags = StartFlags {
+        let flags = MpaFlags {
             markers: bits & MARKERS != 0,
             crc: bits & CRC != 0,
-            reject: kind == StartKind::Reply && bits & REJECT != 0,
+            reject: kind == MpaFrameKind::Reply && bits & REJECT != 0,
         };
         Ok(Some((Self { kind, flags, revision, enhanced, private_data }, end)))
     }
@@ -132,12 +132,12 @@ impl<'a> StartFrame<'a> {
         let private_data = &self.private_data[..self.private_data.len().min(room)];
         let len = private_data.len() + MAX_PRIVATE_DATA - room;
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
-        let StartFlags { markers, crc, reject } = self.flags;
+        let MpaFlags { markers, crc, reject } = self.flags;
         let bits =
             bit(markers, MARKERS) | bit(crc, CRC) | bit(reject, REJECT) | bit(enhanced.is_some(), ENHANCED);
         output.extend(match self.kind {
-            StartKind::Request => REQUEST_KEY,
-            StartKind::Reply => REPLY_KEY,
+            MpaFrameKind::Request => REQUEST_KEY,
+            MpaFrameKind::Reply => REPLY_KEY,
         });
         output.extend([bits, self.revision]);
         output.extend((len as u16).to_be_bytes());
@@ -175,9 +175,9 @@ mod tests {
     #[test]
     fn the_frame_of_siw_has_the_bytes_of_its_capture() {
         let enhanced = Enhanced { ird: Some(1), ord: Some(1), peer_to_peer: false, rtr: Rtr::default() };
-        let frame = StartFrame {
-            kind: StartKind::Request,
-            flags: StartFlags::default(),
+        let frame = MpaFrame {
+            kind: MpaFrameKind::Request,
+            flags: MpaFlags::default(),
             revision: 2,
             enhanced: Some(enhanced),
             private_data: &[],
@@ -185,36 +185,36 @@ mod tests {
         let mut bytes = Vec::new();
         frame.write(&mut bytes);
         assert_eq!(bytes, [&b"MPA ID Req Frame"[..], &[0x10, 2, 0, 4, 0, 1, 0, 1]].concat());
-        assert_eq!(StartFrame::parse(&bytes), Ok(Some((frame, 24))));
+        assert_eq!(MpaFrame::parse(&bytes), Ok(Some((frame, 24))));
     }
 
     #[test]
     fn garbage_fails_at_its_first_byte() {
-        assert_eq!(StartFrame::parse(b""), Ok(None));
-        assert_eq!(StartFrame::parse(b"MPA ID Re"), Ok(None));
-        assert_eq!(StartFrame::parse(b"G"), Err(StartError::Key));
-        assert_eq!(StartFrame::parse(b"MPA ID Rex"), Err(StartError::Key));
-        assert_eq!(StartFrame::parse(b"MPA ID Req Frame\0\x03"), Err(StartError::Revision(3)));
-        assert_eq!(StartFrame::parse(b"MPA ID Req Frame\0\x01\x02\x01"), Err(StartError::PrivateData(513)));
-        assert_eq!(StartFrame::parse(b"MPA ID Rep Frame\x10\x02\0\x03"), Err(StartError::NotEnhanced));
+        assert_eq!(MpaFrame::parse(b""), Ok(None));
+        assert_eq!(MpaFrame::parse(b"MPA ID Re"), Ok(None));
+        assert_eq!(MpaFrame::parse(b"G"), Err(MpaError::Key));
+        assert_eq!(MpaFrame::parse(b"MPA ID Rex"), Err(MpaError::Key));
+        assert_eq!(MpaFrame::parse(b"MPA ID Req Frame\0\x03"), Err(MpaError::Revision(3)));
+        assert_eq!(MpaFrame::parse(b"MPA ID Req Frame\0\x01\x02\x01"), Err(MpaError::PrivateData(513)));
+        assert_eq!(MpaFrame::parse(b"MPA ID Rep Frame\x10\x02\0\x03"), Err(MpaError::NotEnhanced));
     }
 
     #[test]
     fn a_reject_is_in_replies_only() {
-        let (frame, _) = StartFrame::parse(b"MPA ID Req Frame\x20\x01\0\0").unwrap().unwrap();
+        let (frame, _) = MpaFrame::parse(b"MPA ID Req Frame\x20\x01\0\0").unwrap().unwrap();
         assert!(!frame.flags.reject);
-        let (frame, _) = StartFrame::parse(b"MPA ID Rep Frame\x20\x01\0\0").unwrap().unwrap();
+        let (frame, _) = MpaFrame::parse(b"MPA ID Rep Frame\x20\x01\0\0").unwrap().unwrap();
         assert!(frame.flags.reject);
     }
 
     /// RFC 5044 section 7.1: up to 512 bytes. RFC 6581 section 4.1: bit S means enhanced data in revision 2
     /// only.
     #[test]
-    fn private_data_is_what_neither_the_limit_nor_enhanced_data_takes() {
+    fn private_data_excludes_enhanced_data_and_has_at_most_512_bytes() {
         let parsed = |flags: u8, revision: u8, len: u16| {
             let head = [&b"MPA ID Rep Frame"[..], &[flags, revision], &len.to_be_bytes()].concat();
             let bytes = [head, vec![0x12; len.into()]].concat();
-            let (frame, end) = StartFrame::parse(&bytes).unwrap().unwrap();
+            let (frame, end) = MpaFrame::parse(&bytes).unwrap().unwrap();
             assert_eq!(end, bytes.len());
             (frame.enhanced.is_some(), frame.private_data.len())
         };

@@ -28,12 +28,12 @@ impl<M: Memory> Device<M> {
             }
         });
         self.hand_out_receives();
-        while let Some(index) = self.line.pop_front() {
+        while let Some(index) = self.transmit_queue.pop_front() {
             let more = self.fill(index, &mut room);
             self.set_timer(index);
             self.hand_out_receives();
             if more {
-                self.queue_up(index);
+                self.enqueue_transmit(index);
                 break;
             }
         }
@@ -59,7 +59,7 @@ impl<M: Memory> Device<M> {
     fn fill(&mut self, index: u32, room: &mut Room<'_>) -> bool {
         let Self { qps, transports, verbs, .. } = self;
         let Some(transport) = qps.at_mut(index) else { return false };
-        transport.qp_mut().in_line = false;
+        transport.qp_mut().in_transmit_queue = false;
         if is_stopped(transport) {
             return false;
         }
@@ -100,20 +100,20 @@ impl<M: Memory> Device<M> {
 
     /// Flushes all delayed ACKs, before the device is dropped.
     pub fn acknowledge_all(&mut self) {
-        (0..self.qps.places()).for_each(|index| self.acknowledge_at(index));
+        (0..self.qps.entry_count()).for_each(|index| self.acknowledge_at(index));
     }
 
     fn acknowledge_at(&mut self, index: u32) {
         let Some(transport) = self.qps.at_mut(index) else { return };
         for_endpoint!(transport, |endpoint| endpoint.flush_acknowledgement());
-        self.queue_up(index);
+        self.enqueue_transmit(index);
     }
 
     /// Updates a queue pair's timer and its place in the transmit queue, after any change to the queue pair.
     #[inline]
     pub(super) fn settle(&mut self, index: u32) {
         self.set_timer(index);
-        self.queue_up(index);
+        self.enqueue_transmit(index);
     }
 
     #[inline]
@@ -134,13 +134,13 @@ impl<M: Memory> Device<M> {
     /// Adds a queue pair to the transmit queue if it may have packets to send, is not on hold and its stream
     /// is not blocked.
     #[inline]
-    fn queue_up(&mut self, index: u32) {
+    fn enqueue_transmit(&mut self, index: u32) {
         let Some(transport) = self.qps.at_mut(index) else { return };
         let qp = transport.qp();
-        let may_send = !qp.in_line && !qp.on_hold && !is_stopped(transport);
+        let may_send = !qp.in_transmit_queue && !qp.on_hold && !is_stopped(transport);
         if may_send && for_endpoint!(transport, |endpoint| endpoint.has_work(self.verbs.now)) {
-            transport.qp_mut().in_line = true;
-            self.line.push_back(index);
+            transport.qp_mut().in_transmit_queue = true;
+            self.transmit_queue.push_back(index);
         }
     }
 }
