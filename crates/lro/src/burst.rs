@@ -7,10 +7,10 @@ use std::vec::IntoIter;
 
 use nichrome_wire::{EtherType, EthernetHeader, Ipv4Header};
 
+use crate::common::{self, Head};
 use crate::frame::Frame;
 use crate::outbox::Outbox;
 use crate::reason::FlushReason;
-use crate::usual::{self, Head};
 
 /// Longest burst that [`alone`] examines: one bit per frame.
 const MOST: usize = u64::BITS as usize;
@@ -29,7 +29,7 @@ pub(crate) fn emptied<B>(burst: IntoIter<Frame<B>>) -> Vec<Frame<B>> {
 /// Number of tag values: their counters fit in the L1 cache, and few flows of a burst share a tag.
 const TAGS: usize = 512;
 
-/// Returns a bit mask of the [common frames](usual) that are the only frame of their flow in a burst of
+/// Returns a bit mask of the [common frames](common) that are the only frame of their flow in a burst of
 /// Ethernet frames. Bit 0 is the last frame. May miss some. Returns 0 for bursts of more than [`MOST`]
 /// frames, and if the flow of a frame is unknown (IPv4 options, a fragment).
 #[inline(never)]
@@ -41,7 +41,7 @@ pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> u64 {
     let mut counts = [0u8; TAGS];
     let mut tags = [NONE; MOST];
     for (place, frame) in tags.iter_mut().zip(frames) {
-        if let Some(head) = frame.bytes().first_chunk().filter(|head| usual::is_tcp(head)) {
+        if let Some(head) = frame.bytes().first_chunk().filter(|head| common::is_tcp(head)) {
             let tag = tag(head);
             counts[tag] += 1;
             *place = tag as u16;
@@ -56,7 +56,7 @@ pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> u64 {
 /// Returns a hash of a common frame's flow, below [`TAGS`].
 #[inline(always)]
 fn tag(head: &Head) -> usize {
-    let (addresses, ports) = usual::flow_words(head);
+    let (addresses, ports) = common::flow_words(head);
     // The highest bits of each product depend on all bits of its factors, and with two factors, ports that
     // increase along with the addresses do not cancel them.
     let sum = addresses

@@ -3,11 +3,11 @@
 
 use nichrome_wire::{AddressPair, Ipv4Header, Ipv6Header};
 
+use crate::common;
 use crate::frame::{ChecksumStatus, Frame};
 use crate::reason::DropReason;
 use crate::segment::Layout;
 use crate::tunnel::Tunnel;
-use crate::usual;
 
 /// Verifies the checksums of a segment or datagram with `len` bytes of payload.
 #[inline]
@@ -19,14 +19,14 @@ pub(crate) fn verify<B: AsRef<[u8]>>(frame: &Frame<B>, layout: Layout, len: u32)
     }
 }
 
-/// As [`verify`], for a [common frame](usual).
+/// As [`verify`], for a [common frame](common).
 #[inline(always)]
-pub(crate) fn verify_usual<B: AsRef<[u8]>>(
+pub(crate) fn verify_common<B: AsRef<[u8]>>(
     frame: &Frame<B>,
     layout: Layout,
     len: u32,
 ) -> Result<(), DropReason> {
-    if usual::has_valid_ip_checksum(frame.bytes()) {
+    if common::has_valid_ip_checksum(frame.bytes()) {
         verify_transport(frame, layout, len)
     } else {
         Err(DropReason::IpChecksum)

@@ -43,7 +43,7 @@ impl fmt::Display for Profile {
 
 /// The error of parsing a [`Profile`]: no profile has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no profile is called '{0}': there are gro, netfpga and npu")]
+#[error("unknown profile '{0}': use gro, netfpga or npu")]
 pub struct UnknownProfile(String);
 
 impl FromStr for Profile {
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_profile_is_told_which_there_are() {
+    fn the_error_of_an_unknown_profile_lists_all_profiles() {
         assert_eq!("npu".parse(), Ok(Profile::Npu));
         let error = "lro".parse::<Profile>().unwrap_err().to_string();
         assert!(Profile::ALL.iter().all(|profile| error.contains(profile.name())), "{error}");

@@ -32,7 +32,7 @@ use crate::run::{Limits, PooledRun};
 use crate::run_pool::RunPool;
 use crate::segment::{FirstSegment, Idents, Layout};
 use crate::table::{AgeList, ConnectionTable, Index};
-use crate::template::USUAL;
+use crate::template::COMMON_LEN;
 
 /// Most datagrams in an aggregate, as in the kernel (`UDP_GRO_CNT_MAX`).
 const MOST_DATAGRAMS: u32 = 64;
@@ -231,7 +231,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         let Some(run) = self.table.get_mut(index) else { return };
         let mask = self.masks.of(run.layout);
         while let Some(frame) = frames.as_slice().first() {
-            let Some(first) = run.first().first_chunk::<USUAL>() else { break };
+            let Some(first) = run.first().first_chunk::<COMMON_LEN>() else { break };
             let (len, ident) = (run.first_len, run.next_ident());
             let expected = frame.bytes().len() == run.first().len()
                 && frame.bytes().first_chunk().is_some_and(|next| mask.matches_full_size(first, next))

@@ -55,6 +55,7 @@ mod aggregate;
 mod burst;
 mod checksums;
 mod coalescer;
+mod common;
 mod config;
 mod datagram;
 mod datagrams;
@@ -84,7 +85,6 @@ mod sync;
 mod table;
 mod template;
 mod tunnel;
-mod usual;
 pub mod verify;
 
 pub use ack_frame::AckFrame;

@@ -4,11 +4,11 @@
 use nichrome_wire::{SeqNumber, TcpFlags};
 use pulp::Arch;
 
+use crate::common::{self, equal_where};
 use crate::ident_and_checksum::IdentAndChecksum;
 use crate::segment::Layout;
-use crate::template::{HeaderBytes, MAX_HEADER, USUAL};
+use crate::template::{COMMON_LEN, HeaderBytes, MAX_HEADER};
 use crate::tunnel::Tunnel;
-use crate::usual::{self, equal_where};
 
 /// Which header bits the segments of one aggregate must share. Lengths, checksums and the sequence number are
 /// checked separately. Datagrams merge under the lossless rule only.
@@ -31,7 +31,7 @@ pub(crate) enum Rule {
 pub(crate) struct Mask {
     bits: HeaderBytes,
     /// The leading `bits`, and the length fields.
-    full_bits: [u8; USUAL],
+    full_bits: [u8; COMMON_LEN],
     layout: Layout,
 }
 
@@ -48,15 +48,17 @@ impl Mask {
         if frame.len() <= len {
             return false;
         }
-        match (first.first_chunk::<USUAL>(), frame.first_chunk::<USUAL>()) {
-            (Some(first), Some(frame)) if len <= USUAL => equal_where(frame, first, usual_part(&self.bits)),
-            _ => self.matches_unusual(first, frame),
+        match (first.first_chunk::<COMMON_LEN>(), frame.first_chunk::<COMMON_LEN>()) {
+            (Some(first), Some(frame)) if len <= COMMON_LEN => {
+                equal_where(frame, first, common_part(&self.bits))
+            }
+            _ => self.matches_uncommon(first, frame),
         }
     }
 
     /// As [`Mask::matches`] for a short frame or a long header.
     #[cold]
-    fn matches_unusual(&self, first: &[u8], frame: &[u8]) -> bool {
+    fn matches_uncommon(&self, first: &[u8], frame: &[u8]) -> bool {
         let padded = |frame: &[u8]| {
             let mut header = [0; MAX_HEADER];
             let len = usize::from(self.layout.payload);
@@ -71,31 +73,31 @@ impl Mask {
 
     /// Returns true if `frame` has the masked header bits of `first`, and the same lengths.
     #[inline]
-    pub(crate) fn matches_full_size(&self, first: &[u8; USUAL], frame: &[u8; USUAL]) -> bool {
-        usize::from(self.layout.payload) <= USUAL && equal_where(frame, first, &self.full_bits)
+    pub(crate) fn matches_full_size(&self, first: &[u8; COMMON_LEN], frame: &[u8; COMMON_LEN]) -> bool {
+        usize::from(self.layout.payload) <= COMMON_LEN && equal_where(frame, first, &self.full_bits)
     }
 
     /// Returns the header with which the frames after `first` are compared under the lossless rule; `None` if
-    /// their headers exceed [`USUAL`] bytes, or have two identifications to check.
+    /// their headers exceed [`COMMON_LEN`] bytes, or have two identifications to check.
     #[inline(always)]
-    pub(crate) fn expected<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
+    pub(crate) fn expected<'a>(&'a self, first: &'a [u8; COMMON_LEN]) -> Option<Expected<'a>> {
         let Layout { network, tunnel, transport, payload, .. } = self.layout;
         // `Expected` checks one identification only.
-        (usize::from(payload) <= USUAL && tunnel != Tunnel::Ipv4).then(|| Expected {
+        (usize::from(payload) <= COMMON_LEN && tunnel != Tunnel::Ipv4).then(|| Expected {
             mask: &self.full_bits,
             header: first,
-            network: usize::from(network).min(USUAL - 12),
-            transport: usize::from(transport).min(USUAL - 20),
+            network: usize::from(network).min(COMMON_LEN - 12),
+            transport: usize::from(transport).min(COMMON_LEN - 20),
             is_ipv4: self.layout.is_ipv4(),
         })
     }
 
-    /// As [`Mask::expected`], for [common frames](crate::usual).
+    /// As [`Mask::expected`], for [common frames](crate::common).
     #[inline(always)]
-    pub(crate) fn expected_usual<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
+    pub(crate) fn expected_common<'a>(&'a self, first: &'a [u8; COMMON_LEN]) -> Option<Expected<'a>> {
         self.expected(first).map(|expected| Expected {
-            network: usual::NETWORK,
-            transport: usual::TRANSPORT,
+            network: common::NETWORK,
+            transport: common::TRANSPORT,
             is_ipv4: true,
             ..expected
         })
@@ -105,8 +107,8 @@ impl Mask {
 /// The header that the next segments of a flow must have, and the positions of the fields that change:
 /// computed once per train.
 pub(crate) struct Expected<'a> {
-    mask: &'a [u8; USUAL],
-    header: &'a [u8; USUAL],
+    mask: &'a [u8; COMMON_LEN],
+    header: &'a [u8; COMMON_LEN],
     network: usize,
     transport: usize,
     is_ipv4: bool,
@@ -130,7 +132,7 @@ impl Expected<'_> {
         seq: SeqNumber,
         ip_fields: IdentAndChecksum,
     ) -> Option<TcpFlags> {
-        let frame: &[u8; USUAL] = frame.first_chunk()?;
+        let frame: &[u8; COMMON_LEN] = frame.first_chunk()?;
         let ip: &[u8; 12] = frame.get(self.network..)?.first_chunk()?;
         let tcp: &[u8; 20] = frame.get(self.transport..)?.first_chunk()?;
         let expected = tcp[4..8] == seq.0.to_be_bytes()
@@ -180,9 +182,9 @@ fn make_anew(mask: &mut Mask, layout: Layout, rule: Rule) {
 
 /// Returns the part of a header that is compared at once.
 #[inline]
-fn usual_part(header: &HeaderBytes) -> &[u8; USUAL] {
-    const { assert!(USUAL <= MAX_HEADER) };
-    header.first_chunk().unwrap_or(&[0; USUAL])
+fn common_part(header: &HeaderBytes) -> &[u8; COMMON_LEN] {
+    const { assert!(COMMON_LEN <= MAX_HEADER) };
+    header.first_chunk().unwrap_or(&[0; COMMON_LEN])
 }
 
 /// Computes the bits to compare for a layout.
@@ -235,8 +237,8 @@ fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
 }
 
 /// Adds the length fields of the IP packet and of a tunnel to the mask, for full-size segments.
-fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; USUAL] {
-    let mut full = *usual_part(mask);
+fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; COMMON_LEN] {
+    let mut full = *common_part(mask);
     let own = usize::from(layout.network) + if layout.is_ipv4() { 2 } else { 4 };
     let outer = layout.tunnel.length(0).map(|(length, _)| layout.outer() + length);
     for length in [own].into_iter().chain(outer) {

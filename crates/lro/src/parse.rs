@@ -4,13 +4,13 @@ use nichrome_wire::{
     CommonOptions, Ecn, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpHeader,
 };
 
+use crate::common::{self, NETWORK, OPTIONS, TRANSPORT};
 use crate::flow::FlowKey;
 use crate::network::{self, Network};
 use crate::reason::PassReason;
 use crate::segment::{Layout, Medium, Segment, Timestamps, UsualChecksums};
 use crate::template::MAX_HEADER;
 use crate::tunnel::Tunnel;
-use crate::usual::{self, NETWORK, OPTIONS, TRANSPORT};
 
 /// The kind of a frame.
 pub(crate) enum Parsed {
@@ -27,7 +27,7 @@ pub(crate) enum Parsed {
 /// Reads the headers of a frame. Does not fail: whatever is not a well-formed TCP segment is `Other`.
 #[inline]
 pub(crate) fn parse(frame: &[u8], medium: Medium) -> Parsed {
-    match parse_usual(frame, medium) {
+    match parse_common(frame, medium) {
         Some(segment) => Parsed::Tcp(segment),
         None => parse_any(frame, medium),
     }
@@ -35,7 +35,7 @@ pub(crate) fn parse(frame: &[u8], medium: Medium) -> Parsed {
 
 /// The common case: a TCP segment in an untagged IPv4 packet without options. Its fields are at constant
 /// offsets, so that one length check covers all of them.
-pub(crate) struct Usual<'f> {
+pub(crate) struct CommonFrame<'f> {
     frame: &'f [u8],
     ip: Ipv4Header<'f>,
     tcp: TcpHeader<'f>,
@@ -43,7 +43,7 @@ pub(crate) struct Usual<'f> {
     end: usize,
 }
 
-impl<'f> Usual<'f> {
+impl<'f> CommonFrame<'f> {
     /// Reads the headers of a frame; `None` if the frame is not a common one.
     #[inline(always)]
     pub(crate) fn read(frame: &'f [u8], medium: Medium) -> Option<Self> {
@@ -51,19 +51,19 @@ impl<'f> Usual<'f> {
         let ip = Ipv4Header::new(&header[NETWORK..])?;
         let tcp = TcpHeader::new(&header[TRANSPORT..])?;
         let end = NETWORK + usize::from(ip.total_len());
-        let is_usual = medium == Medium::Ethernet
+        let is_common = medium == Medium::Ethernet
             && header[12..15] == [0x08, 0x00, 0x45]
             && ip.protocol() == IpProtocol::TCP
             && !ip.is_fragment()
             && tcp.header_len() >= TcpHeader::LEN
             && TRANSPORT + tcp.header_len() <= end
             && end <= frame.len();
-        is_usual.then_some(Self { frame, ip, tcp, end })
+        is_common.then_some(Self { frame, ip, tcp, end })
     }
 
     #[inline(always)]
     pub(crate) fn flow(&self) -> FlowKey {
-        self.frame.first_chunk().map(usual::flow).unwrap_or_default()
+        self.frame.first_chunk().map(common::flow).unwrap_or_default()
     }
 
     /// Returns the segment.
@@ -90,8 +90,8 @@ impl<'f> Usual<'f> {
 
 /// Reads the headers of a common frame; `None` if the frame is not one.
 #[inline(always)]
-pub(crate) fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
-    Usual::read(frame, medium)?.segment()
+pub(crate) fn parse_common(frame: &[u8], medium: Medium) -> Option<Segment> {
+    CommonFrame::read(frame, medium)?.segment()
 }
 
 /// Returns the flow of a frame that is probably a TCP segment (untagged, IP without options), at the cost of
@@ -99,7 +99,7 @@ pub(crate) fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
 #[inline(always)]
 pub(crate) fn likely_flow(frame: &[u8], medium: Medium) -> Option<FlowKey> {
     match frame.first_chunk() {
-        Some(head) if medium == Medium::Ethernet && usual::is_likely(head) => Some(usual::flow(head)),
+        Some(head) if medium == Medium::Ethernet && common::is_likely(head) => Some(common::flow(head)),
         _ => likely_flow_of_any(frame, medium),
     }
 }
@@ -137,7 +137,7 @@ pub(crate) fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
 /// [`Parsed::Barrier`].
 #[inline]
 pub(crate) fn parse_without_extensions(frame: &[u8], medium: Medium) -> Parsed {
-    if let Some(segment) = parse_usual(frame, medium) {
+    if let Some(segment) = parse_common(frame, medium) {
         return Parsed::Tcp(segment);
     }
     match network::read(frame, medium, IpProtocol::TCP) {

@@ -147,7 +147,7 @@ impl<D> ConnectionTable<D> {
     }
 
     /// As [`ConnectionTable::likely`], but tries the slot at `place` first: the head of the hash's chain when
-    /// [`ConnectionTable::look_ahead`] read it.
+    /// [`ConnectionTable::prefetch_slots`] read it.
     #[inline(always)]
     pub(crate) fn likely_at(&self, place: u32, hash: u32) -> Option<Index> {
         match self.slots.get(place as usize) {
@@ -162,13 +162,13 @@ impl<D> ConnectionTable<D> {
         prefetch_index(&*self.buckets, self.bucket(hash));
     }
 
-    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none or the hash is
+    /// Writes the first slot of each hash's chain to `slots`, [`NIL`] if there is none or the hash is
     /// absent, and prefetches these slots. The caller has [prefetched](Self::prefetch_bucket) their buckets.
     #[inline(always)]
-    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32], is_absent: impl Fn(u32) -> bool) {
-        for (place, hash) in places.iter_mut().zip(hashes) {
-            *place = if is_absent(*hash) { NIL } else { self.buckets[self.bucket(*hash)] };
-            self.prefetch(*place);
+    pub(crate) fn prefetch_slots(&self, hashes: &[u32], slots: &mut [u32], is_absent: impl Fn(u32) -> bool) {
+        for (slot, hash) in slots.iter_mut().zip(hashes) {
+            *slot = if is_absent(*hash) { NIL } else { self.buckets[self.bucket(*hash)] };
+            self.prefetch(*slot);
         }
     }
 

@@ -4,10 +4,10 @@
 use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{SeqNumber, TcpFlags, UdpHeader};
 
+use crate::common::{self, Whole};
 use crate::identification::Identification;
 use crate::segment::Layout;
 use crate::tunnel::Tunnel;
-use crate::usual::{self, Whole};
 
 /// Longest header that is kept, in bytes: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions or
 /// within IPv6, TCP with 60.
@@ -15,7 +15,7 @@ pub(crate) const MAX_HEADER: usize = 192;
 
 /// Headers up to this length are copied and compared at once: Ethernet, one tag, IPv6 and TCP with timestamps
 /// take 90 bytes.
-pub(crate) const USUAL: usize = 96;
+pub(crate) const COMMON_LEN: usize = 96;
 
 /// The bytes of a header; those after its end are undefined and masked in comparisons.
 pub(crate) type HeaderBytes = [u8; MAX_HEADER];
@@ -36,17 +36,17 @@ impl Template {
     /// Copies the header of `frame`, which has this layout.
     #[inline]
     pub(crate) fn set(&mut self, frame: &[u8], layout: Layout) {
-        match (frame.first_chunk::<USUAL>(), self.header.first_chunk_mut::<USUAL>()) {
+        match (frame.first_chunk::<COMMON_LEN>(), self.header.first_chunk_mut::<COMMON_LEN>()) {
             // One copy of fixed size instead of a call for a variable one; the excess is never read.
-            (Some(bytes), Some(header)) if usize::from(layout.payload) <= USUAL => *header = *bytes,
-            _ => self.set_unusual(frame, layout),
+            (Some(bytes), Some(header)) if usize::from(layout.payload) <= COMMON_LEN => *header = *bytes,
+            _ => self.set_uncommon(frame, layout),
         }
     }
 
     /// As [`Template::set`] for a short frame or a long header.
     #[cold]
     #[inline(never)]
-    fn set_unusual(&mut self, frame: &[u8], layout: Layout) {
+    fn set_uncommon(&mut self, frame: &[u8], layout: Layout) {
         let len = usize::from(layout.payload).min(MAX_HEADER);
         self.header[..len].copy_from_slice(&frame[..len]);
     }
@@ -90,13 +90,13 @@ impl Template {
         self.write_lengths(layout, payload);
     }
 
-    /// As [`Template::seal`], for a [common frame](crate::usual).
+    /// As [`Template::seal`], for a [common frame](crate::common).
     #[inline(always)]
-    pub(crate) fn seal_usual(&mut self, first: &[u8; USUAL], layout: Layout, whole: Whole) {
-        const { assert!(usual::LONGEST <= USUAL && USUAL <= MAX_HEADER) };
+    pub(crate) fn seal_common(&mut self, first: &[u8; COMMON_LEN], layout: Layout, whole: Whole) {
+        const { assert!(common::LONGEST <= COMMON_LEN && COMMON_LEN <= MAX_HEADER) };
         if let Some(header) = self.header.first_chunk_mut() {
             *header = *first;
-            usual::seal(first, header, layout.payload.into(), whole);
+            common::seal(first, header, layout.payload.into(), whole);
         }
     }
 

@@ -106,7 +106,7 @@ impl<const TICK: u64> TimingWheel<TICK> {
 
     /// Prefetches the timers of these connections, so that the cache misses of a batch overlap. Skipped if
     /// none is armed.
-    pub fn look_ahead(&self, connections: &[u32]) {
+    pub fn prefetch(&self, connections: &[u32]) {
         if self.set == 0 {
             return;
         }
@@ -272,7 +272,7 @@ mod tests {
         let mut upcoming: Vec<u32> = wheel.upcoming().collect();
         upcoming[..2].sort_unstable();
         assert_eq!(upcoming, [1, 3, 2, 0]);
-        wheel.look_ahead(&[0, 1, 2, 3, 4]);
+        wheel.prefetch(&[0, 1, 2, 3, 4]);
         assert_eq!(wheel.upcoming().count(), 4);
     }
 

@@ -195,7 +195,7 @@ impl fmt::Display for Comparison {
         if let Some(Verification { frames, flows, .. }) = self.runs.last().and_then(|run| run.verified) {
             let [frames, flows] = [plural(frames, "frame", "frames"), plural(flows, "flow", "flows")];
             let engines = plural(self.runs.len() as u64, "engine", "engines");
-            writeln!(f, "verified: {frames} of {flows} came through each of {engines}")?;
+            writeln!(f, "verified: {frames} of {flows} were delivered by each of {engines}")?;
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ impl fmt::Display for Text<'_> {
             let [frames, flows] =
                 [plural(verified.frames, "frame", "frames"), plural(verified.flows, "flow", "flows")];
             let bytes = Grouped(verified.bytes);
-            writeln!(f, "\nverified: {frames} of {flows} came through, {bytes} bytes compared")?;
+            writeln!(f, "\nverified: {frames} of {flows} were delivered, {bytes} bytes compared")?;
         }
         Ok(())
     }

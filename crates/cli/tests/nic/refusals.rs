@@ -137,7 +137,7 @@ fn options_that_do_not_go_together_are_refused() {
         (&["--profile", "none", "--hold", "1ms"], "--profile none has none"),
         (&["--profile", "none", "--max-bytes", "9000"], "--max-bytes is for an engine"),
         (&["--profile", "gro", "--active-ack", "safe"], "for the npu profile only"),
-        (&["--profile", "lro"], "there are gro, netfpga and npu, or none at all"),
+        (&["--profile", "lro"], "use gro, netfpga or npu, or none at all"),
         (&["--queues", "4", "--host-queues", "3"], "it must be 1, or as many as there are workers"),
         (
             &["--profile", "npu", "--active-ack", "safe", "--queues", "2", "--host-queues", "1"],

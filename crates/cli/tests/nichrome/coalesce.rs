@@ -191,7 +191,7 @@ fn the_text_has_the_results_of_json() {
         "dropped      –",
         "top 2 of 6 flows",
         "10.77.0.2:48936 > 10.77.0.1:5201",
-        "verified: 574 frames of 6 flows came through",
+        "verified: 574 frames of 6 flows were delivered",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -270,7 +270,7 @@ fn the_comparison_equals_single_runs() {
     }
     let verified = printed(&["coalesce", &input, "--compare", "--verify"]);
     assert!(
-        verified.ends_with("\nverified: 1,001 frames of 6 flows came through each of 12 engines\n"),
+        verified.ends_with("\nverified: 1,001 frames of 6 flows were delivered by each of 12 engines\n"),
         "{verified}"
     );
     let svg = fs::read_to_string(plot).unwrap();

@@ -237,7 +237,7 @@ fn options_that_do_not_go_together_are_refused() {
         (&["--html", "-"], "--html needs the name of a file"),
         (
             &["--profile", "lro"],
-            "invalid value 'lro' for '--profile <PROFILE>': no profile is called 'lro': there are gro, netfpga and npu",
+            "invalid value 'lro' for '--profile <PROFILE>': unknown profile 'lro': use gro, netfpga or npu",
         ),
         (
             &["--hold", "5"],

@@ -218,6 +218,7 @@ const LRO: Layers = &[
     &[
         "ack_frame.rs",
         "checksums.rs",
+        "common/",
         "datagram.rs",
         "followers.rs",
         "mask.rs",
@@ -228,7 +229,6 @@ const LRO: Layers = &[
         "recycle.rs",
         "run/",
         "template.rs",
-        "usual/",
     ],
     &["aggregate.rs", "config.rs", "outbox.rs"],
     &["burst.rs", "lossless.rs", "run_pool.rs"],

@@ -6,14 +6,14 @@ use nichrome_wire::Instant;
 
 use super::{Gro, Place};
 use crate::checksums;
+use crate::common;
 use crate::flow::FlowKey;
 use crate::frame::Frame;
 use crate::lossless;
 use crate::reason::FlushReason;
 use crate::recent::Nth;
-use crate::run::NextUsual;
+use crate::run::NextCommon;
 use crate::segment::{FirstSegment, Follower};
-use crate::usual;
 
 impl<B: AsRef<[u8]>> Gro<B> {
     /// Returns the fields of a frame that extends the run at `place`; else why the run ends. A wrong checksum
@@ -73,31 +73,31 @@ impl<B: AsRef<[u8]>> Gro<B> {
         bytes > 0
     }
 
-    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual). Restarts
+    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::common). Restarts
     /// the run with a segment that is next in sequence but has another ACK number.
     #[inline(always)]
-    pub(super) fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        let Some(run) = self.recent.get_mut(nth).filter(|run| run.is_usual) else { return false };
-        match run.next_usual(frames.as_slice()) {
-            NextUsual::SameAck => {
-                let (bytes, ends) = run.add_usual(&mut self.masks, frames);
+    pub(super) fn join_common(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let Some(run) = self.recent.get_mut(nth).filter(|run| run.is_common) else { return false };
+        match run.next_common(frames.as_slice()) {
+            NextCommon::SameAck => {
+                let (bytes, ends) = run.add_common(&mut self.masks, frames);
                 self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
                 if let Some(reason) = lossless::ended_by(ends) {
                     self.flush(Place::Recent(nth), reason);
                 }
                 bytes > 0
             }
-            NextUsual::OtherAck => self.start_again(nth, frames, now),
-            NextUsual::Other => false,
+            NextCommon::OtherAck => self.start_again(nth, frames, now),
+            NextCommon::Other => false,
         }
     }
 
-    /// As [`Gro::join_usual`], for the flow whose turn it is: flows whose segments alternate mostly keep the
+    /// As [`Gro::join_common`], for the flow whose turn it is: flows whose segments alternate mostly keep the
     /// order in which they began, so the next flow is found without computing its hash.
     #[inline(always)]
     pub(super) fn join_turn(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let nth = self.turn;
-        let joined = self.join_usual(nth, frames, now);
+        let joined = self.join_common(nth, frames, now);
         self.turn = if joined { self.recent.after(nth) } else { Nth::NONE };
         joined
     }
@@ -122,7 +122,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// Starts a run for a recent flow with the first frame, whose fields are `first`, and appends the
     /// following frames that extend it. Returns false if there is no room.
     #[inline(always)]
-    pub(super) fn hold_usual(
+    pub(super) fn hold_common(
         &mut self,
         frames: &mut IntoIter<Frame<B>>,
         hash: u32,
@@ -137,9 +137,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(frame) = frames.next() else { return false };
         self.out.stats.tcp_payload_bytes_in += u64::from(first.payload_len);
         run.start_with(frame, first, self.limits, now);
-        let next = run.next_usual(frames.as_slice());
-        if next == NextUsual::SameAck {
-            let (bytes, ends) = run.add_usual(&mut self.masks, frames);
+        let next = run.next_common(frames.as_slice());
+        if next == NextCommon::SameAck {
+            let (bytes, ends) = run.add_common(&mut self.masks, frames);
             self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
             if let Some(reason) = lossless::ended_by(ends) {
                 self.pool.finish(run, reason, &mut self.out);
@@ -147,7 +147,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             }
         }
         if let Some(nth) = self.recent.push(hash, flow, run)
-            && next == NextUsual::OtherAck
+            && next == NextCommon::OtherAck
         {
             self.start_again(nth, frames, now);
         }
@@ -168,10 +168,10 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let (Some(frame), Some(run)) = (frames.as_slice().first(), self.recent.get(nth)) else {
             return false;
         };
-        let Some(segment) = usual::first_segment(frame.bytes()) else { return false };
+        let Some(segment) = common::first_segment(frame.bytes()) else { return false };
         if (segment.ack, segment.window) == (run.ack, run.window)
             || self.recent.flow(nth) != Some(&flow)
-            || checksums::verify_usual(frame, segment.layout, segment.payload_len).is_err()
+            || checksums::verify_common(frame, segment.layout, segment.payload_len).is_err()
         {
             return false;
         }
@@ -179,7 +179,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             return true;
         }
         self.flush(Place::Recent(nth), FlushReason::UnequalField);
-        self.hold_usual(frames, hash, flow, segment, now)
+        self.hold_common(frames, hash, flow, segment, now)
     }
 
     /// If the run has one segment and began at `now`, delivers that segment and restarts the run with the

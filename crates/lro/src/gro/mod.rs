@@ -33,6 +33,7 @@ use pulp::NullaryFnOnce;
 
 use crate::burst::{self, Singles};
 use crate::checksums;
+use crate::common;
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
 use crate::datagram;
 use crate::datagrams::Datagrams;
@@ -49,7 +50,6 @@ use crate::run_pool::RunPool;
 use crate::segment::{Medium, Segment};
 use crate::stats::Statistics;
 use crate::table::{AgeList, ConnectionTable, Index};
-use crate::usual;
 
 /// The lossless engine: see the [module](self).
 pub struct Gro<B: AsRef<[u8]>> {
@@ -234,13 +234,13 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
         let Some(first) = frames.as_slice().first() else { return };
         let head = first.bytes().first_chunk().filter(|_| self.medium == Medium::Ethernet);
-        let Some(head) = head else { return self.receive_unusual(frames, now) };
+        let Some(head) = head else { return self.receive_uncommon(frames, now) };
         // For an uncommon frame the hash is of arbitrary header bytes, but equal for frames with equal
         // headers.
-        let flow = usual::flow(head);
+        let flow = common::flow(head);
         let hash = self.hasher.hash(&flow);
         if let Some(nth) = self.recent.likely(hash) {
-            if self.join_usual(nth, frames, now) {
+            if self.join_common(nth, frames, now) {
                 self.turn = self.recent.after(nth);
                 return;
             }
@@ -249,9 +249,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
             }
         } else if self.table.len() == 0
             // No flow with this hash holds segments.
-            && let Some(segment) = usual::first_segment(first.bytes())
-            && checksums::verify_usual(first, segment.layout, segment.payload_len).is_ok()
-            && self.hold_usual(frames, hash, flow, segment, now)
+            && let Some(segment) = common::first_segment(first.bytes())
+            && checksums::verify_common(first, segment.layout, segment.payload_len).is_ok()
+            && self.hold_common(frames, hash, flow, segment, now)
         {
             return;
         }
@@ -268,8 +268,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
             if is_alone == 0 {
                 break;
             }
-            let Some(segment) = usual::first_segment(frame.bytes()) else { break };
-            if checksums::verify_usual(frame, segment.layout, segment.payload_len).is_err() {
+            let Some(segment) = common::first_segment(frame.bytes()) else { break };
+            if checksums::verify_common(frame, segment.layout, segment.payload_len).is_err() {
                 break;
             }
             count += 1;
@@ -312,15 +312,15 @@ impl<B: AsRef<[u8]>> Gro<B> {
     #[inline(never)]
     fn receive_known(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
-        match parse::parse_usual(frame.bytes(), self.medium) {
+        match parse::parse_common(frame.bytes(), self.medium) {
             Some(segment) => self.receive_segment(frames, self.hasher.hash(&segment.flow), &segment, now),
-            None => self.receive_unusual(frames, now),
+            None => self.receive_uncommon(frames, now),
         }
     }
 
     /// Consumes the first frame, which is not a common one.
     #[inline(never)]
-    fn receive_unusual(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
+    fn receive_uncommon(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
         let parsed = parse::parse_any(frame.bytes(), self.medium);
         match parsed {
@@ -373,8 +373,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         now: Instant,
     ) {
         if let Some(place) = self.find(hash, &segment.flow) {
-            let is_usual = usual::is_layout(segment.layout) && matches!(place, Place::Recent(_));
-            if !is_usual && self.join_expected(place, frames) {
+            let is_common = common::is_layout(segment.layout) && matches!(place, Place::Recent(_));
+            if !is_common && self.join_expected(place, frames) {
                 return;
             }
             let Some(frame) = frames.as_slice().first() else { return };

@@ -103,7 +103,7 @@ impl HostSide {
     /// Records that the bytes from `seq` to `end` were delivered to the host. Behind a gap, only the host may
     /// acknowledge.
     #[inline]
-    pub(crate) fn handed(&mut self, seq: SeqNumber, end: SeqNumber) {
+    pub(crate) fn note_delivered(&mut self, seq: SeqNumber, end: SeqNumber) {
         let end = self.within_window(end);
         if end.before(seq) {
             return;
@@ -171,7 +171,7 @@ impl HostSide {
 /// The window scales from recent SYNs, in a fixed number of entries. A SYN flood overwrites entries, and
 /// disables active ACK for the new connections, but allocates nothing.
 pub(crate) struct Handshakes {
-    places: Box<[Handshake]>,
+    entries: Box<[Handshake]>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -185,48 +185,48 @@ struct Handshake {
 }
 
 impl Handshakes {
-    const PLACES: usize = 1024;
+    const ENTRIES: usize = 1024;
 
     pub(crate) fn new() -> Self {
-        Self { places: vec![Handshake::default(); Self::PLACES].into() }
+        Self { entries: vec![Handshake::default(); Self::ENTRIES].into() }
     }
 
-    fn place(&mut self, hash: u32, flow: FlowKey) -> &mut Handshake {
-        let place = &mut self.places[hash as usize % Self::PLACES];
-        if place.flow != flow {
-            *place = Handshake { flow, ..Handshake::default() };
+    fn entry(&mut self, hash: u32, flow: FlowKey) -> &mut Handshake {
+        let entry = &mut self.entries[hash as usize % Self::ENTRIES];
+        if entry.flow != flow {
+            *entry = Handshake { flow, ..Handshake::default() };
         }
-        place
+        entry
     }
 
     /// Records a SYN of the peer. Without ACK it opens another connection, whose host SYN is not seen yet.
     pub(crate) fn peer_syn(&mut self, hash: u32, flow: FlowKey, flags: TcpFlags, options: &[u8]) {
-        let place = self.place(hash, flow);
-        place.peer = Some(window_scale(options).is_some());
-        place.host = place.host.filter(|_| flags.contains(TcpFlags::ACK));
+        let entry = self.entry(hash, flow);
+        entry.peer = Some(window_scale(options).is_some());
+        entry.host = entry.host.filter(|_| flags.contains(TcpFlags::ACK));
     }
 
     /// As [`Handshakes::peer_syn`], for a SYN of the host; `flow` is the one towards the host.
     pub(crate) fn host_syn(&mut self, hash: u32, flow: FlowKey, flags: TcpFlags, options: &[u8]) {
-        let place = self.place(hash, flow);
-        place.host = Some(window_scale(options));
-        place.peer = place.peer.filter(|_| flags.contains(TcpFlags::ACK));
+        let entry = self.entry(hash, flow);
+        entry.host = Some(window_scale(options));
+        entry.peer = entry.peer.filter(|_| flags.contains(TcpFlags::ACK));
     }
 
     /// Forgets a removed connection. Without the window scale, active ACK stays off, and cannot contradict
     /// what the card acknowledged before.
     pub(crate) fn forget(&mut self, hash: u32, flow: &FlowKey) {
-        if let Some(place) =
-            self.places.get_mut(hash as usize % Self::PLACES).filter(|place| place.flow == *flow)
+        if let Some(entry) =
+            self.entries.get_mut(hash as usize % Self::ENTRIES).filter(|entry| entry.flow == *flow)
         {
-            *place = Handshake::default();
+            *entry = Handshake::default();
         }
     }
 
     /// Returns the host's window scale: 0 unless both SYNs had the option; `None` unless both SYNs were seen.
     pub(crate) fn scale(&self, hash: u32, flow: &FlowKey) -> Option<u8> {
-        let place = self.places.get(hash as usize % Self::PLACES).filter(|place| place.flow == *flow)?;
-        let (host, peer) = (place.host?, place.peer?);
+        let entry = self.entries.get(hash as usize % Self::ENTRIES).filter(|entry| entry.flow == *flow)?;
+        let (host, peer) = (entry.host?, entry.peer?);
         // 14 is the largest shift (RFC 7323 section 2.3).
         Some(if peer { host.unwrap_or(0).min(14) } else { 0 })
     }
@@ -343,10 +343,10 @@ mod tests {
                     // The host discards bytes beyond its window.
                     let edge = self.edge.unwrap_or(BYTES).min(to);
                     self.has |= (1 << edge) - (1 << from.min(edge));
-                    self.host.handed(seq(from), seq(to));
+                    self.host.note_delivered(seq(from), seq(to));
                 }
                 Event::Refused { from, to } => {
-                    self.host.handed(seq(from), seq(to));
+                    self.host.note_delivered(seq(from), seq(to));
                     // The driver discards the ACK for refused bytes.
                     self.host.acknowledgement(None);
                     self.suspend();

@@ -156,7 +156,7 @@ impl LastArrivals {
     /// descriptor.
     #[inline(always)]
     pub(super) fn arrived_again(&mut self, hash: u32, at: Instant, alone: bool) -> Option<Instant> {
-        if let Standing::Met(before) = self.standing(hash, at) {
+        if let Standing::Recent(before) = self.standing(hash, at) {
             return Some(before);
         }
         self.arrived(hash, at, at, alone);
@@ -165,7 +165,7 @@ impl LastArrivals {
 
     /// Records that a connection has come back within the hold limit.
     #[inline]
-    pub(super) fn came_back(&mut self) {
+    pub(super) fn note_return(&mut self) {
         self.alone = 0;
     }
 
@@ -208,11 +208,11 @@ impl LastArrivals {
             // A single segment in the same tick may have been one of this burst, delivered at once.
             let least = u64::from(!cell.is_alone());
             let nanos = (u64::from(tick.wrapping_sub(cell.tick())) * TICK).max(least);
-            Standing::Met(Instant::from_nanos(now.as_nanos().saturating_sub(nanos)))
+            Standing::Recent(Instant::from_nanos(now.as_nanos().saturating_sub(nanos)))
         } else if self.is_sparse(cell, hash, tick) {
             Standing::Sparse
         } else {
-            Standing::Stranger
+            Standing::NotRecent
         }
     }
 }
@@ -228,11 +228,11 @@ pub(super) struct Arrival {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Nothing, or that its last burst came longer ago than the hold limit.
-    Stranger,
+    NotRecent,
     /// Its last arrival was a single segment, longer ago than the hold limit.
     Sparse,
     /// Its last segments came within the hold limit, at this time, accurate to [`LastArrivals::RESOLUTION`].
-    Met(Instant),
+    Recent(Instant),
 }
 
 /// Returns the tick of a time, truncated to the field; never 0, which stands for no arrival.
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn is_met(standing: Standing) -> bool {
-        matches!(standing, Standing::Met(_))
+        matches!(standing, Standing::Recent(_))
     }
 
     #[test]
@@ -266,15 +266,15 @@ mod tests {
         for (start, alone) in (0..70_000).step_by(111).flat_map(|start| [(start, true), (start, false)]) {
             let mut last_arrivals = cells(16);
             let nothing_known = last_arrivals.standing(3, at(start + 10 * PAUSE));
-            assert_eq!(nothing_known, Standing::Stranger, "no arrival yet");
+            assert_eq!(nothing_known, Standing::NotRecent, "no arrival yet");
             last_arrivals.arrived(3, at(start), at(start), alone);
             for passed in [0, PAUSE] {
-                let Standing::Met(when) = last_arrivals.standing(3, at(start + passed)) else {
+                let Standing::Recent(when) = last_arrivals.standing(3, at(start + passed)) else {
                     panic!("{start} + {passed}")
                 };
                 assert!(when.as_nanos().abs_diff(start) <= 2 * TICK, "{start}, {when:?}");
             }
-            let past = if alone { Standing::Sparse } else { Standing::Stranger };
+            let past = if alone { Standing::Sparse } else { Standing::NotRecent };
             for passed in [PAUSE + 4 * TICK, 60 * PAUSE] {
                 assert_eq!(last_arrivals.standing(3, at(start + passed)), past, "{start} + {passed}");
             }
@@ -308,9 +308,9 @@ mod tests {
             last_arrivals.arrived(one, at(0), at(0), alone);
             last_arrivals.arrived(other, at(1), at(1), alone);
             assert!(is_met(last_arrivals.standing(one, at(2))));
-            assert_eq!(last_arrivals.standing(other, at(2)), Standing::Stranger);
+            assert_eq!(last_arrivals.standing(other, at(2)), Standing::NotRecent);
             last_arrivals.arrived(other, at(2 * PAUSE), at(2 * PAUSE), alone);
-            assert_eq!(last_arrivals.standing(one, at(2 * PAUSE)), Standing::Stranger);
+            assert_eq!(last_arrivals.standing(one, at(2 * PAUSE)), Standing::NotRecent);
             assert!(is_met(last_arrivals.standing(other, at(2 * PAUSE))));
         }
     }
@@ -320,19 +320,19 @@ mod tests {
         let [one, other] = SHARED;
         let ends: [fn(&mut LastArrivals); 2] = [
             |last_arrivals| last_arrivals.arrived(4, at(0), at(0), false),
-            |last_arrivals| last_arrivals.came_back(),
+            |last_arrivals| last_arrivals.note_return(),
         ];
         for end in ends {
             let mut last_arrivals = cells(16);
             for nth in 1..=LastArrivals::ALONE {
-                assert_eq!(last_arrivals.standing(other, at(1)), Standing::Stranger, "{nth}");
+                assert_eq!(last_arrivals.standing(other, at(1)), Standing::NotRecent, "{nth}");
                 last_arrivals.arrived(one, at(0), at(0), true);
             }
             assert_eq!(last_arrivals.standing(other, at(1)), Standing::Sparse);
             assert!(is_met(last_arrivals.standing(one, at(1))));
-            assert_eq!(last_arrivals.standing(5, at(1)), Standing::Stranger, "its cell is empty");
+            assert_eq!(last_arrivals.standing(5, at(1)), Standing::NotRecent, "its cell is empty");
             end(&mut last_arrivals);
-            assert_eq!(last_arrivals.standing(other, at(1)), Standing::Stranger);
+            assert_eq!(last_arrivals.standing(other, at(1)), Standing::NotRecent);
         }
     }
 

@@ -53,8 +53,8 @@ mod order;
 mod receive;
 mod reconstruct;
 mod reorder;
-mod strangers;
 mod timers;
+mod undescribed;
 
 use std::fmt;
 use std::mem;
@@ -103,7 +103,7 @@ pub struct Npu<B: AsRef<[u8]>> {
     masks: Masks,
     lists: Recycler<ReorderList<B>>,
     acker: Option<Acker>,
-    /// True if [common frames](crate::usual) start runs without being parsed: with Ethernet headers, and
+    /// True if [common frames](crate::common) start runs without being parsed: with Ethernet headers, and
     /// without active ACK.
     starts_trains: bool,
     last_arrivals: LastArrivals,
@@ -111,7 +111,7 @@ pub struct Npu<B: AsRef<[u8]>> {
     /// active ACK.
     may_forget: bool,
     /// The runs of connections without a descriptor. The end of the receive batch delivers them.
-    strangers: Recent<B>,
+    undescribed: Recent<B>,
     /// Connections whose runs moved to descriptors in this receive batch, and their hashes.
     promoted: Vec<(Index, u32)>,
     /// Used at the end of a receive batch: the runs of connections that came back within the hold limit, with
@@ -119,13 +119,13 @@ pub struct Npu<B: AsRef<[u8]>> {
     returned: Vec<(u32, FlowKey, PooledRun<B>, Instant)>,
     /// Number of single segments in the last burst, or so far in this one, that needed the last arrival of
     /// their connection.
-    asked: usize,
+    last_arrival_lookups: usize,
     /// Connections that took segments of the last burst and whose timers are not set yet.
     untimed: Vec<Index>,
     /// When the last burst arrived.
     burst_at: Instant,
     /// Approximate number of connections in the last burst.
-    crowd: usize,
+    burst_connections: usize,
     /// Connections that [time out between bursts](ConnectionDescriptor::times_out_between_bursts) and took
     /// segments of this receive batch, whose end delivers their runs.
     until_end: Vec<Index>,
@@ -173,13 +173,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
             acker,
             last_arrivals: LastArrivals::new(config.max_connections, timeouts.ceiling),
             may_forget: npu.rules == Rules::Safe && npu.active_ack == ActiveAck::Off,
-            strangers: Recent::new(),
+            undescribed: Recent::new(),
             promoted: Vec::with_capacity(Self::PROMOTED),
             returned: Vec::with_capacity(Recent::<B>::MOST),
-            asked: 0,
+            last_arrival_lookups: 0,
             untimed: Vec::with_capacity(Self::UNTIMED),
             burst_at: Instant::ZERO,
-            crowd: 0,
+            burst_connections: 0,
             until_end: Vec::with_capacity(Self::UNTIL_END),
             until_end_deadline: Instant::MAX,
             order: Order::new(config.max_connections),
@@ -204,7 +204,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Returns the number of connections with a descriptor, or with held segments.
     pub fn connections(&self) -> usize {
-        self.table.len() + self.strangers.len()
+        self.table.len() + self.undescribed.len()
     }
 
     /// Flushes all connections.
@@ -242,8 +242,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn free_run(&mut self) {
         /// Maximum number of connections with a gap and without a run to examine.
         const MOST: usize = 64;
-        if self.strangers.len() > 0 {
-            return self.deliver_strangers_early(FlushReason::EndOfBatch);
+        if self.undescribed.len() > 0 {
+            return self.deliver_undescribed_early(FlushReason::EndOfBatch);
         }
         self.settle_timers();
         if !self.until_end.is_empty() {
@@ -369,7 +369,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             {
                 host.stop();
             }
-            self.handed(index, segment);
+            self.note_delivered_alone(index, segment);
             if segment.payload_len > 0 {
                 // The host may discard it: without ACK (RFC 9293 section 3.10.7.4), or for an option.
                 self.leave_to_host(index, segment.seq, segment.end());
@@ -414,7 +414,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Records that a segment was delivered alone.
-    fn handed(&mut self, index: Index, segment: &Segment) {
+    fn note_delivered_alone(&mut self, index: Index, segment: &Segment) {
         let mut is_older = false;
         if segment.payload_len > 0
             && let Some(descriptor) = self.table.get_mut(index)
@@ -424,7 +424,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             descriptor.passed((segment.seq, segment.end()), timestamp, self.config.reorder_bytes);
         }
         let end = segment.end() + u32::from(segment.flags.contains(TcpFlags::SYN));
-        self.tell_host(index, segment.seq, end);
+        self.note_delivered(index, segment.seq, end);
         if segment.congestion_experienced || is_older || self.host_discards(index, segment.ack) {
             self.leave_to_host(index, segment.seq, end);
         }
@@ -445,9 +445,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Records for active ACK that the bytes from `seq` to `end` were delivered to the host.
-    fn tell_host(&mut self, index: Index, seq: SeqNumber, end: SeqNumber) {
+    fn note_delivered(&mut self, index: Index, seq: SeqNumber, end: SeqNumber) {
         if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
-            host.handed(seq, end);
+            host.note_delivered(seq, end);
         }
     }
 
@@ -478,7 +478,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     }
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        if self.strangers.len() > 0 && now > self.burst_at {
+        if self.undescribed.len() > 0 && now > self.burst_at {
             self.promote_all();
         }
         if !self.untimed.is_empty() {
@@ -514,8 +514,8 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
         if !self.untimed.is_empty() {
             due = due.into_iter().chain(self.untimed_deadline()).min();
         }
-        if self.strangers.len() > 0 {
-            due = due.into_iter().chain(self.strangers_deadline()).min();
+        if self.undescribed.len() > 0 {
+            due = due.into_iter().chain(self.undescribed_deadline()).min();
         }
         due
     }

@@ -14,8 +14,8 @@ pub(super) struct Order {
     /// The connection that followed `last` the last time.
     next: Index,
     /// How many times segments of a connection came in this burst, and how many of these were predicted.
-    came: usize,
-    foreseen: usize,
+    observed: usize,
+    predicted: usize,
     /// Number of bursts until the order is observed again; 0 while it is observed.
     pause: u8,
 }
@@ -31,7 +31,7 @@ impl Order {
 
     pub(super) fn new(connections: usize) -> Self {
         let successors = vec![Self::NONE; connections].into();
-        Self { successors, last: Self::NONE, next: Self::NONE, came: 0, foreseen: 0, pause: 0 }
+        Self { successors, last: Self::NONE, next: Self::NONE, observed: 0, predicted: 0, pause: 0 }
     }
 
     /// Returns the place of the connection that probably comes next; there may be no connection there.
@@ -57,8 +57,8 @@ impl Order {
         if self.pause > 0 {
             return;
         }
-        self.came += 1;
-        self.foreseen += usize::from(index == self.next);
+        self.observed += 1;
+        self.predicted += usize::from(index == self.next);
         if let Some(place) = self.successors.get_mut(self.last.0 as usize) {
             *place = index;
         }
@@ -69,14 +69,14 @@ impl Order {
     /// Begins a burst. Returns true if most of the last burst's `connections` came in the predicted order.
     #[inline]
     pub(super) fn begin_burst(&mut self, connections: usize) -> bool {
-        let holds = self.foreseen > 0 && 2 * self.foreseen >= self.came.max(connections);
+        let holds = self.predicted > 0 && 2 * self.predicted >= self.observed.max(connections);
         if self.pause > 0 {
             self.pause -= 1;
-        } else if !holds && self.came > 0 {
+        } else if !holds && self.observed > 0 {
             self.pause = Self::PAUSE;
             (self.last, self.next) = (Self::NONE, Self::NONE);
         }
-        (self.came, self.foreseen) = (0, 0);
+        (self.observed, self.predicted) = (0, 0);
         holds
     }
 }
@@ -92,37 +92,37 @@ mod tests {
     }
 
     /// Repeats these bursts, 100 in total. Returns the number of bursts after which all came as predicted.
-    fn bursts_until_foreseen(bursts: &[&[u32]]) -> usize {
+    fn bursts_until_predicted(bursts: &[&[u32]]) -> usize {
         let mut order = Order::new(256);
-        let foreseen: Vec<bool> =
+        let predicted: Vec<bool> =
             bursts.iter().cycle().take(100).map(|burst_of| burst(&mut order, burst_of)).collect();
-        foreseen.iter().rposition(|foreseen| !foreseen).map_or(0, |last| last + 1)
+        predicted.iter().rposition(|predicted| !predicted).map_or(0, |last| last + 1)
     }
 
     #[test]
-    fn rounds_are_foreseen_after_a_while() {
-        assert_eq!(bursts_until_foreseen(&[&[3, 1, 2]]), 3);
+    fn rounds_are_predicted_after_a_while() {
+        assert_eq!(bursts_until_predicted(&[&[3, 1, 2]]), 3);
         let rounds: Vec<Vec<u32>> = (0..8).map(|nth| (nth * 32..nth * 32 + 32).collect()).collect();
         let rounds: Vec<&[u32]> = rounds.iter().map(Vec::as_slice).collect();
         for bursts in [1, 2, 3, 4, 8] {
-            let until = bursts_until_foreseen(&rounds[..bursts]);
+            let until = bursts_until_predicted(&rounds[..bursts]);
             assert!(until <= 6 * bursts, "{until} of rounds of {bursts}");
         }
     }
 
     #[test]
-    fn a_new_order_is_foreseen_once_it_was_seen() {
+    fn a_new_order_is_predicted_once_it_was_seen() {
         let mut order = Order::new(8);
         let bursts = |order: &mut Order, connections: &[u32]| [(); 8].map(|()| burst(order, connections));
         assert_eq!(bursts(&mut order, &[3, 1, 2])[3..], [true; 5]);
         assert_eq!(order.upcoming().take(4).collect::<Vec<_>>(), [3, 1, 2, 3].map(Index));
-        let foreseen = bursts(&mut order, &[1, 3, 2, 5]);
-        assert!(!foreseen[0] && foreseen[4..] == [true; 4], "{foreseen:?}");
+        let predicted = bursts(&mut order, &[1, 3, 2, 5]);
+        assert!(!predicted[0] && predicted[4..] == [true; 4], "{predicted:?}");
         assert!(!order.begin_burst(0), "nothing came");
     }
 
     #[test]
-    fn connections_beside_those_with_a_descriptor_are_not_foreseen() {
+    fn connections_beside_those_with_a_descriptor_are_not_predicted() {
         let mut order = Order::new(8);
         (0..8).for_each(|_| _ = burst(&mut order, &[1, 2]));
         [1, 2].iter().for_each(|index| order.note(Index(*index)));

@@ -10,6 +10,7 @@ use super::last_arrivals::{Arrival, Standing};
 use super::{ActiveAck, Npu};
 use crate::burst;
 use crate::checksums;
+use crate::common::{self, FirstOfStream, Head};
 use crate::config::BadChecksum;
 use crate::flow::FlowKey;
 use crate::frame::Frame;
@@ -17,7 +18,6 @@ use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
 use crate::segment::{FirstSegment, Medium, Segment};
 use crate::table::Index;
-use crate::usual::{self, FirstOfStream, Head};
 
 /// Number of frames whose connections are prefetched together.
 const AHEAD: usize = 32;
@@ -28,7 +28,7 @@ const MANY: usize = 32;
 
 /// Minimum number of connections in a burst, or of lookups of last arrivals, from which on the state for the
 /// next burst is prefetched. With fewer, looking ahead at each frame costs more than it saves.
-const CROWD: usize = 8;
+const MIN_BURST_CONNECTIONS: usize = 8;
 
 /// As [`MANY`], for the timers.
 const LARGE: usize = 32768;
@@ -36,17 +36,19 @@ const LARGE: usize = 32768;
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes the frames of a burst.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        let asks = mem::take(&mut self.asked) >= CROWD;
-        let takes_turns = self.order.begin_burst(self.crowd) && !asks;
+        let needs_last_arrivals = mem::take(&mut self.last_arrival_lookups) >= MIN_BURST_CONNECTIONS;
+        let takes_turns = self.order.begin_burst(self.burst_connections) && !needs_last_arrivals;
         let arch = self.masks.arch;
         if takes_turns {
-            arch.dispatch(ReceiveBurst::<_, IN_TURN> { npu: self, frames, asks, now });
-        } else if asks || (self.crowd >= CROWD && self.table.len() > MANY) {
-            arch.dispatch(ReceiveBurst::<_, LOOKING_AHEAD> { npu: self, frames, asks, now });
+            arch.dispatch(ReceiveBurst::<_, IN_TURN> { npu: self, frames, needs_last_arrivals, now });
+        } else if needs_last_arrivals
+            || (self.burst_connections >= MIN_BURST_CONNECTIONS && self.table.len() > MANY)
+        {
+            arch.dispatch(ReceiveBurst::<_, PREFETCHING> { npu: self, frames, needs_last_arrivals, now });
         } else {
-            arch.dispatch(ReceiveBurst::<_, ONE_BY_ONE> { npu: self, frames, asks, now });
+            arch.dispatch(ReceiveBurst::<_, ONE_BY_ONE> { npu: self, frames, needs_last_arrivals, now });
         }
-        self.crowd = self.untimed.len() + self.strangers.len();
+        self.burst_connections = self.untimed.len() + self.undescribed.len();
     }
 
     /// Returns the hash of a frame's connection; 0 if the frame is probably not a TCP segment.
@@ -80,9 +82,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
             return;
         }
         let Some(frame) = burst.next() else { return };
-        match parse::parse_usual(frame.bytes(), self.medium) {
+        match parse::parse_common(frame.bytes(), self.medium) {
             Some(segment) => self.receive_segment(frame, &segment, hash, now),
-            None => self.receive_unusual(frame, now),
+            None => self.receive_uncommon(frame, now),
         }
     }
 
@@ -117,20 +119,20 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes all frames, for connection state that is not in the cache: prefetches it for [`AHEAD`] frames
     /// at a time.
     #[inline(always)]
-    fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, asks: bool, now: Instant) {
-        let mut ahead = Ahead { trains: [0; AHEAD], hashes: [0; AHEAD], places: [u32::MAX; AHEAD] };
+    fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, needs_last_arrivals: bool, now: Instant) {
+        let mut ahead = Ahead { trains: [0; AHEAD], hashes: [0; AHEAD], slots: [u32::MAX; AHEAD] };
         while !burst.as_slice().is_empty() {
-            self.look_ahead(burst.as_slice(), asks, &mut ahead);
+            self.hash_and_prefetch(burst.as_slice(), needs_last_arrivals, &mut ahead);
             let (all, mut nth) = (burst.len(), 0);
             while let Some(train) = ahead.trains.get(nth)
                 && !burst.as_slice().is_empty()
             {
-                let (hash, place) = ahead.hash_and_place(*train);
+                let (hash, slot) = ahead.hash_and_slot(*train);
                 let is_alone = ahead.trains.get(nth + 1) != Some(train);
-                if asks && is_alone && self.receive_single(hash, burst, now) {
+                if needs_last_arrivals && is_alone && self.receive_single(hash, burst, now) {
                     nth += 1;
                 } else {
-                    self.receive_next(hash, self.table.likely_at(place, hash), burst, now);
+                    self.receive_next(hash, self.table.likely_at(slot, hash), burst, now);
                     nth = all - burst.len();
                 }
             }
@@ -141,7 +143,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// descriptor. The frame behind it is of another connection.
     #[inline(always)]
     fn receive_single(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        if self.strangers.len() > 0 && self.strangers.likely(hash).is_some() {
+        if self.undescribed.len() > 0 && self.undescribed.likely(hash).is_some() {
             return false;
         }
         match self.last_arrivals.if_sparse(hash, now) {
@@ -158,10 +160,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Hashes the first [`AHEAD`] frames, and prefetches the state of their connections; also their last
-    /// arrivals if `asks`. Writes to `ahead` in place: a returned copy would be read at once in other sizes
-    /// than it was written, which stalls store forwarding.
+    /// arrivals if `needs_last_arrivals`. Writes to `ahead` in place: a returned copy would be read at once
+    /// in other sizes than it was written, which stalls store forwarding.
     #[inline(always)]
-    fn look_ahead(&self, frames: &[Frame<B>], asks: bool, ahead: &mut Ahead) {
+    fn hash_and_prefetch(&self, frames: &[Frame<B>], needs_last_arrivals: bool, ahead: &mut Ahead) {
         let is_large = self.table.len() > MANY;
         let is_ethernet = self.medium == Medium::Ethernet;
         let mut count = 0;
@@ -169,22 +171,22 @@ impl<B: AsRef<[u8]>> Npu<B> {
         for (train, frame) in ahead.trains.iter_mut().zip(frames) {
             let head = frame.bytes().first_chunk();
             if let (Some(before), Some(head)) = (before, head)
-                && usual::are_of_one_flow(before, head)
+                && common::are_of_one_flow(before, head)
             {
                 *train = count as u8 - 1;
                 continue;
             }
-            before = head.filter(|head| is_ethernet && usual::is_likely(head));
+            before = head.filter(|head| is_ethernet && common::is_likely(head));
             let hash = match before {
-                Some(head) => self.table.hash_ipv4(&usual::flow(head)),
+                Some(head) => self.table.hash_ipv4(&common::flow(head)),
                 None => self.likely_hash(frame),
             };
-            if let Some(place) = ahead.hashes.get_mut(count) {
-                *place = hash;
+            if let Some(slot) = ahead.hashes.get_mut(count) {
+                *slot = hash;
             }
             *train = count as u8;
             count += 1;
-            if asks {
+            if needs_last_arrivals {
                 self.last_arrivals.prefetch(hash);
             }
             if is_large {
@@ -195,25 +197,25 @@ impl<B: AsRef<[u8]>> Npu<B> {
             *end = u8::MAX;
         }
         if is_large {
-            // If `asks`, the last-arrival cells are being prefetched, and they recognize more absent
-            // connections than the table's counts.
-            let is_absent = |hash| match asks {
+            // If `needs_last_arrivals`, the last-arrival cells are being prefetched, and they recognize more
+            // absent connections than the table's counts.
+            let is_absent = |hash| match needs_last_arrivals {
                 true => self.last_arrivals.has_no_descriptor(hash),
                 false => self.table.is_absent(hash),
             };
-            self.table.look_ahead(&ahead.hashes[..count], &mut ahead.places[..count], is_absent);
+            self.table.prefetch_slots(&ahead.hashes[..count], &mut ahead.slots[..count], is_absent);
         }
         if self.table.len() > LARGE {
-            self.look_ahead_of_timers(&ahead.places[..count]);
+            self.prefetch_timers(&ahead.slots[..count]);
         }
     }
 
-    /// Prefetches the timers of the connections at these places, and the state of as many connections whose
+    /// Prefetches the timers of the connections at these slots, and the state of as many connections whose
     /// timers fire next.
     #[inline(never)]
-    fn look_ahead_of_timers(&self, places: &[u32]) {
-        self.wheel.look_ahead(places);
-        let count = places.len();
+    fn prefetch_timers(&self, slots: &[u32]) {
+        self.wheel.prefetch(slots);
+        let count = slots.len();
         let descriptors =
             || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(Index(index)));
         let held = descriptors().fold(0, |sum, descriptor| sum ^ u32::from(descriptor.run.is_some()));
@@ -259,14 +261,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
         true
     }
 
-    /// Starts a run with the first frame, if it is a [common one](usual), and its connection is the one at
+    /// Starts a run with the first frame, if it is a [common one](common), and its connection is the one at
     /// `index`, holds nothing and expects the segment. Adds the following frames as [`Npu::join_train`] does.
     /// Reads only the header fields that a run needs, and moves each frame once. Returns false if it consumed
     /// no frame.
     #[inline(always)]
     fn begin_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
-        self.table.flow(index).is_some_and(|flow| usual::is_flow(head, flow))
+        self.table.flow(index).is_some_and(|flow| common::is_flow(head, flow))
             && self.start_train(index, first, frames, now)
     }
 
@@ -274,15 +276,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// start a run without a lookup of the connection's last arrival: the end of the batch looks it up.
     #[inline(always)]
     fn begin_connection(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        if self.strangers.len() > 0
-            && let Some(nth) = self.strangers.likely(hash)
+        if self.undescribed.len() > 0
+            && let Some(nth) = self.undescribed.likely(hash)
         {
-            return self.join_stranger(nth, frames);
+            return self.join_undescribed(nth, frames);
         }
-        if is_train(frames.as_slice()) && self.takes_stranger() {
+        if is_train(frames.as_slice()) && self.admits_without_descriptor() {
             let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
             self.last_arrivals.prefetch(hash);
-            return self.start_stranger(hash, usual::flow(head), first, frames, now);
+            return self.start_undescribed(hash, common::flow(head), first, frames, now);
         }
         self.begin_alone(hash, frames, now)
     }
@@ -303,15 +305,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[inline(never)]
     fn begin_near(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
-        self.asked += 1;
+        self.last_arrival_lookups += 1;
         let standing = self.last_arrivals.standing(hash, now);
         if standing == Standing::Sparse {
             return false;
         }
-        if standing == Standing::Stranger && self.takes_stranger() {
-            return self.start_stranger(hash, usual::flow(head), first, frames, now);
+        if standing == Standing::NotRecent && self.admits_without_descriptor() {
+            return self.start_undescribed(hash, common::flow(head), first, frames, now);
         }
-        let index = self.recognize(standing, hash, usual::flow(head), first.0.seq, now);
+        let index = self.recognize(standing, hash, common::flow(head), first.0.seq, now);
         index.is_some_and(|index| self.start_train(index, first, frames, now))
     }
 
@@ -322,7 +324,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some((_, (FirstSegment { payload_len, .. }, _))) = self.first_of_train(frames.as_slice()) else {
             return false;
         };
-        self.asked += 1;
+        self.last_arrival_lookups += 1;
         self.last_arrivals.record(arrival);
         self.out.stats.tcp_payload_bytes_in += u64::from(payload_len);
         if let Some(frame) = frames.next() {
@@ -333,7 +335,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Starts a run of a connection without a descriptor with the first frame, as [`Npu::begin_train`].
     #[inline(always)]
-    fn start_stranger(
+    fn start_undescribed(
         &mut self,
         hash: u32,
         flow: FlowKey,
@@ -348,18 +350,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
             run.add_stream_train(&mut self.masks, frames, self.ends);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
-        self.hold_stranger(hash, flow, run);
+        self.hold_undescribed(hash, flow, run);
         true
     }
 
-    /// Returns the header fields that a run needs of the first frame, if it is a [common one](usual) that may
-    /// start a run.
+    /// Returns the header fields that a run needs of the first frame, if it is a [common one](common) that
+    /// may start a run.
     #[inline(always)]
     fn first_of_train<'a>(&self, frames: &'a [Frame<B>]) -> Option<(&'a Head, FirstOfStream)> {
         let frame = frames.first().filter(|_| self.starts_trains)?;
         let head = frame.bytes().first_chunk()?;
-        let (segment, timestamp) = usual::first_of_stream(frame.bytes())?;
-        checksums::verify_usual(frame, segment.layout, segment.payload_len).ok()?;
+        let (segment, timestamp) = common::first_of_stream(frame.bytes())?;
+        checksums::verify_common(frame, segment.layout, segment.payload_len).ok()?;
         Some((head, (segment, timestamp)))
     }
 
@@ -406,7 +408,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Consumes a frame that is not a common segment.
     #[inline(never)]
-    fn receive_unusual(&mut self, frame: Frame<B>, now: Instant) {
+    fn receive_uncommon(&mut self, frame: Frame<B>, now: Instant) {
         match &parse::parse_any(frame.bytes(), self.medium) {
             Parsed::Tcp(segment) => {
                 self.receive_segment(frame, segment, self.table.hash(&segment.flow), now);
@@ -433,8 +435,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             return self.out.drop(frame, reason);
         }
-        let frame = if verified.is_ok() && self.strangers.len() > 0 {
-            let Some(frame) = self.follow_stranger(hash, frame, segment) else { return };
+        let frame = if verified.is_ok() && self.undescribed.len() > 0 {
+            let Some(frame) = self.follow_undescribed(hash, frame, segment) else { return };
             frame
         } else {
             frame
@@ -459,11 +461,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let standing = self.last_arrivals.standing(hash, now);
         match standing {
             Standing::Sparse => self.pass_sparse(hash, frame, segment.payload_len, now),
-            Standing::Stranger if self.takes_stranger() => match self.start_run(frame, segment, now) {
-                Ok(run) => self.hold_stranger(hash, segment.flow, run),
-                Err(frame) => self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
-            },
-            Standing::Stranger | Standing::Met(_) => {
+            Standing::NotRecent if self.admits_without_descriptor() => {
+                match self.start_run(frame, segment, now) {
+                    Ok(run) => self.hold_undescribed(hash, segment.flow, run),
+                    Err(frame) => self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
+                }
+            }
+            Standing::NotRecent | Standing::Recent(_) => {
                 match self.recognize(standing, hash, segment.flow, segment.seq, now) {
                     Some(index) => self.reorder_packet(index, frame, segment, now),
                     None => self.out.pass(frame, segment.payload_len, PassReason::TableFull),
@@ -473,12 +477,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 }
 
-/// Returns true if the first two frames are of one connection, provided that they are [common ones](usual).
+/// Returns true if the first two frames are of one connection, provided that they are [common ones](common).
 #[inline(always)]
 fn is_train<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> bool {
     let [first, second, ..] = frames else { return false };
     let heads = first.bytes().first_chunk().zip(second.bytes().first_chunk());
-    heads.is_some_and(|(first, second)| usual::are_of_one_flow(first, second))
+    heads.is_some_and(|(first, second)| common::are_of_one_flow(first, second))
 }
 
 /// The filter (IV.B, Figure 6): returns why a segment must pass instead of waiting and merging.
@@ -494,7 +498,7 @@ pub(super) fn filter(segment: &Segment) -> Option<PassReason> {
     }
 }
 
-/// Hashes and places for the next frames. A train is a sequence of frames of one connection, which is hashed
+/// Hashes and slots for the next frames. A train is a sequence of frames of one connection, which is hashed
 /// once.
 struct Ahead {
     /// The number of each frame's train; behind the last frame, a number that no train has.
@@ -502,22 +506,22 @@ struct Ahead {
     /// The connection hash of each train; 0 if its frame is no common segment.
     hashes: [u32; AHEAD],
     /// The slot of the table where each train's connection may be.
-    places: [u32; AHEAD],
+    slots: [u32; AHEAD],
 }
 
 impl Ahead {
-    /// Returns hash and place of a train.
+    /// Returns hash and slot of a train.
     #[inline(always)]
-    fn hash_and_place(&self, train: u8) -> (u32, u32) {
+    fn hash_and_slot(&self, train: u8) -> (u32, u32) {
         let train = usize::from(train) % AHEAD;
-        (self.hashes[train], self.places[train])
+        (self.hashes[train], self.slots[train])
     }
 }
 
 /// Ways to find the connections of a burst: in the order of earlier bursts, by hashes that are computed for
 /// several frames ahead, or by the hash of each frame.
 const IN_TURN: u8 = 0;
-const LOOKING_AHEAD: u8 = 1;
+const PREFETCHING: u8 = 1;
 const ONE_BY_ONE: u8 = 2;
 
 /// [`Npu::receive_burst`] in one of these ways: each is compiled once for AVX2 and once without.
@@ -525,7 +529,7 @@ struct ReceiveBurst<'a, B: AsRef<[u8]>, const WAY: u8> {
     npu: &'a mut Npu<B>,
     frames: &'a mut Vec<Frame<B>>,
     /// True if the burst probably needs many last arrivals.
-    asks: bool,
+    needs_last_arrivals: bool,
     now: Instant,
 }
 
@@ -535,11 +539,11 @@ impl<B: AsRef<[u8]>, const WAY: u8> NullaryFnOnce for ReceiveBurst<'_, B, WAY> {
     /// Frames that join a run are examined in place and moved once.
     #[inline(always)]
     fn call(self) {
-        let Self { npu, frames, asks, now } = self;
+        let Self { npu, frames, needs_last_arrivals, now } = self;
         let mut burst = mem::take(frames).into_iter();
         match WAY {
             IN_TURN => npu.receive_in_turn(&mut burst, now),
-            LOOKING_AHEAD => npu.receive_ahead(&mut burst, asks, now),
+            PREFETCHING => npu.receive_ahead(&mut burst, needs_last_arrivals, now),
             _ => npu.receive_cached(&mut burst, now),
         }
         *frames = burst::emptied(burst);

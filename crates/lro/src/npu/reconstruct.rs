@@ -29,7 +29,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let ahead = segment.seq.since(descriptor.nextseq);
         if ahead == 0 {
             if descriptor.is_sparse() && self.config.rules == Rules::Safe {
-                return self.hand_on_at_once(index, frame, segment, now);
+                return self.deliver_sparse(index, frame, segment, now);
             }
             let answer = self.to_answer(&frame);
             self.append(index, frame, segment, now);
@@ -52,7 +52,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Delivers the segment at nextseq of a sparse connection, and releases its descriptor unless active ACK
     /// needs it.
-    fn hand_on_at_once(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
+    fn deliver_sparse(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         if self.acker.is_none() {
             self.release(index);
             return self.pass_sparse(self.table.hash(&segment.flow), frame, segment.payload_len, now);
@@ -64,14 +64,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
         descriptor.delivered(timestamp);
         let answer = Header::of(&frame);
         self.out.flush_frame(frame, segment.payload_len, FlushReason::Sparse);
-        self.tell_host(index, segment.seq, segment.end());
+        self.note_delivered(index, segment.seq, segment.end());
         if segment.congestion_experienced || is_older || self.host_discards(index, segment.ack) {
             self.leave_to_host(index, segment.seq, segment.end());
         }
         if self.config.active_ack == ActiveAck::Paper {
             self.answer(index, segment, Some(answer));
         } else {
-            self.acknowledge_handed(index, &answer.0, segment.layout);
+            self.acknowledge_delivered(index, &answer.0, segment.layout);
         }
     }
 
@@ -131,7 +131,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 }
             }
             Err(frame) => {
-                self.handed(index, segment);
+                self.note_delivered_alone(index, segment);
                 self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty);
             }
         }
@@ -231,7 +231,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn release_alone(&mut self, index: Index, frame: Frame<B>, segment: &Segment, reason: PassReason) {
         let answer = self.to_answer(&frame);
         self.reconstruct_all(index, FlushReason::Barrier);
-        self.handed(index, segment);
+        self.note_delivered_alone(index, segment);
         self.out.pass(frame, segment.payload_len, reason);
         self.answer(index, segment, answer);
     }
@@ -241,8 +241,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[inline]
     pub(super) fn reconstruct(&mut self, index: Index, reason: FlushReason) {
         if self.acker.is_some() {
-            if let Some((header, layout)) = self.hand_over(index, reason) {
-                self.acknowledge_handed(index, &header, layout);
+            if let Some((header, layout)) = self.deliver_run(index, reason) {
+                self.acknowledge_delivered(index, &header, layout);
             }
         } else if let Some(run) = self.take_run(index) {
             self.runs.finish(run, reason, &mut self.out);
@@ -256,7 +256,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Acknowledges the delivered bytes if active ACK `safe` permits, in answer to a received header.
-    fn acknowledge_handed(&mut self, index: Index, received: &[u8], layout: Layout) {
+    fn acknowledge_delivered(&mut self, index: Index, received: &[u8], layout: Layout) {
         if let Some(descriptor) = self.table.peek(index)
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
             && let Some(acknowledgement) = host.acknowledgement(descriptor.newest_timestamp())
@@ -268,7 +268,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Delivers the run to the host. Returns its received header if active ACK `safe` may acknowledge now: no
     /// segment waits behind a gap. Leaves the acknowledgement to the host if a segment has a CE mark, which
     /// the host echoes, or if the host may discard the run for its timestamp or ACK number.
-    fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
+    fn deliver_run(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let run = self.take_run(index)?;
         let (seq, end) = (run.start, run.end);
         let safe = self.config.active_ack == ActiveAck::Safe;
@@ -283,7 +283,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             safe && self.table.peek(index).is_some_and(|descriptor| descriptor.waiting.is_none());
         let answered = may_acknowledge.then(|| (run.received_header().header_array(), run.layout));
         self.runs.finish(run, reason, &mut self.out);
-        self.tell_host(index, seq, end);
+        self.note_delivered(index, seq, end);
         answered
     }
 
@@ -292,14 +292,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         let Some(mut list) = descriptor.waiting.take() else { return self.reconstruct(index, reason) };
         let since = list.since;
-        self.hand_over(index, reason);
+        self.deliver_run(index, reason);
         while let Some(seq) = list.first_seq() {
             let Some(descriptor) = self.table.get_mut(index) else { return };
             descriptor.catch_up(seq);
             for waiting in list.take_consecutive(seq) {
                 self.append(index, waiting.frame, &waiting.segment, since);
             }
-            self.hand_over(index, reason);
+            self.deliver_run(index, reason);
         }
         self.lists.give_back(list);
     }

@@ -135,8 +135,8 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
         if !npu.promoted.is_empty() {
             npu.give_up_gaps();
         }
-        if npu.strangers.len() > 0 {
-            npu.deliver_strangers();
+        if npu.undescribed.len() > 0 {
+            npu.deliver_undescribed();
         }
         if !npu.until_end.is_empty() {
             npu.deliver_until_end(Npu::deliver_and_forget);

@@ -9,6 +9,7 @@ use std::vec::IntoIter;
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
 use crate::checksums;
+use crate::common::{self, Whole};
 use crate::followers::Followers;
 use crate::frame::Frame;
 use crate::identification::Identification;
@@ -18,7 +19,6 @@ use crate::recycle::{Pooled, Recycle};
 use crate::segment::{self, FirstSegment, Idents, Layout, Segment};
 use crate::template::Template;
 use crate::tunnel::Tunnel;
-use crate::usual::{self, Whole};
 
 /// Maximum size of an aggregate.
 #[derive(Clone, Copy)]
@@ -74,11 +74,11 @@ pub(crate) struct Run<B> {
     /// As `identification`, for the header of an IPv4 tunnel.
     pub(crate) outer_identification: Identification,
     pub(crate) reason: FlushReason,
-    /// The frames are [common ones](crate::usual).
-    pub(crate) is_usual: bool,
-    /// The frames have a [stream layout](usual::is_stream_layout); valid under the stream rule only.
+    /// The frames are [common ones](crate::common).
+    pub(crate) is_common: bool,
+    /// The frames have a [stream layout](common::is_stream_layout); valid under the stream rule only.
     is_stream: bool,
-    /// All frames [repeat](usual::repeats) the header of the first; valid under the stream rule only.
+    /// All frames [repeat](common::repeats) the header of the first; valid under the stream rule only.
     is_steady: bool,
     /// The frames after the first.
     followers: Followers<B>,
@@ -89,9 +89,9 @@ pub(crate) struct Run<B> {
     max_segments: u32,
 }
 
-/// How a frame continues a run of [common frames](crate::usual), by its sequence and ACK number.
+/// How a frame continues a run of [common frames](crate::common), by its sequence and ACK number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NextUsual {
+pub(crate) enum NextCommon {
     /// Next in sequence, with the ACK number of the run.
     SameAck,
     /// Next in sequence, with another ACK number.
@@ -131,7 +131,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             only_timestamp: None,
             since: Instant::ZERO,
             reason: FlushReason::Drain,
-            is_usual: false,
+            is_common: false,
             is_stream: false,
             is_steady: false,
         }
@@ -219,8 +219,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline(never)]
     fn set_sizes(&mut self, layout: Layout, frame_len: u32, payload_len: u32, limits: Limits) {
         self.layout = layout;
-        self.is_usual = usual::is_layout(layout);
-        self.is_stream = usual::is_stream_layout(layout);
+        self.is_common = common::is_layout(layout);
+        self.is_stream = common::is_stream_layout(layout);
         self.frame_len = frame_len;
         self.first_len = payload_len;
         self.full_above = limits.bytes.saturating_sub(layout.counted_headers() + payload_len);
@@ -253,15 +253,15 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// Returns true if a frame may restart the run with [`Run::start_alike`]: the run has one segment, and
     /// the frame is next in sequence, has another ACK number, and otherwise an equal header, except for
-    /// window and options. For [common frames](crate::usual).
+    /// window and options. For [common frames](crate::common).
     #[inline(always)]
     pub(crate) fn may_start_again(&self, frame: &Frame<B>) -> bool {
         let bytes = frame.bytes();
         self.count == 1
             && bytes.len() == self.frame_len as usize
-            && usual::sequence_and_ack(bytes).is_some_and(|(seq, ack)| seq == self.end && ack != self.ack)
-            && usual::is_alike(self.first(), bytes)
-            && checksums::verify_usual(frame, self.layout, self.first_len).is_ok()
+            && common::sequence_and_ack(bytes).is_some_and(|(seq, ack)| seq == self.end && ack != self.ack)
+            && common::is_alike(self.first(), bytes)
+            && checksums::verify_common(frame, self.layout, self.first_len).is_ok()
     }
 
     /// As [`Run::start_again`], with a frame that [`Run::may_start_again`] accepts: most fields stay.
@@ -269,7 +269,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     pub(crate) fn start_alike(&mut self, frame: Frame<B>) -> Option<Frame<B>> {
         let bytes = frame.bytes();
         if let (Some((seq, ack)), Some((ident, window))) =
-            (usual::sequence_and_ack(bytes), usual::ident_and_window(bytes))
+            (common::sequence_and_ack(bytes), common::ident_and_window(bytes))
         {
             (self.start, self.end) = (seq, seq + self.first_len);
             (self.ack, self.window, self.first_ident) = (ack, window, ident);
@@ -316,30 +316,30 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Returns how the first frame continues the run, by its sequence and ACK number. For [common
-    /// frames](crate::usual).
+    /// frames](crate::common).
     #[inline(always)]
-    pub(crate) fn next_usual(&self, frames: &[Frame<B>]) -> NextUsual {
-        let next = frames.first().and_then(|next| usual::sequence_and_ack(next.bytes()));
+    pub(crate) fn next_common(&self, frames: &[Frame<B>]) -> NextCommon {
+        let next = frames.first().and_then(|next| common::sequence_and_ack(next.bytes()));
         match next {
-            Some((seq, ack)) if seq == self.end && ack == self.ack => NextUsual::SameAck,
-            Some((seq, _)) if seq == self.end => NextUsual::OtherAck,
-            _ => NextUsual::Other,
+            Some((seq, ack)) if seq == self.end && ack == self.ack => NextCommon::SameAck,
+            Some((seq, _)) if seq == self.end => NextCommon::OtherAck,
+            _ => NextCommon::Other,
         }
     }
 
-    /// As [`Run::add_train`], for [common frames](crate::usual).
+    /// As [`Run::add_train`], for [common frames](crate::common).
     #[inline(always)]
-    pub(crate) fn add_usual(
+    pub(crate) fn add_common(
         &mut self,
         masks: &mut Masks,
         frames: &mut IntoIter<Frame<B>>,
     ) -> (u32, TcpFlags) {
         let [first, behind @ ..] = frames.as_slice() else { return (0, TcpFlags::NONE) };
-        let second = behind.first().and_then(|second| usual::sequence_and_ack(second.bytes()));
+        let second = behind.first().and_then(|second| common::sequence_and_ack(second.bytes()));
         if second.is_some_and(|(seq, _)| seq == self.end + self.first_len) {
             return self.add_train(masks, frames);
         }
-        let Some(flags) = self.expects_usual(first) else { return (0, TcpFlags::NONE) };
+        let Some(flags) = self.expects_common(first) else { return (0, TcpFlags::NONE) };
         self.add_expected(frames, flags);
         (self.first_len, flags)
     }
@@ -359,7 +359,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Returns the TCP payload in bytes, 0 for UDP.
     #[inline]
     pub(crate) fn tcp_bytes(&self) -> u32 {
-        if !self.is_usual && self.layout.is_udp() { 0 } else { self.bytes }
+        if !self.is_common && self.layout.is_udp() { 0 } else { self.bytes }
     }
 
     /// Returns the length of the aggregate as an IP packet, tunnel headers included.
@@ -397,15 +397,15 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Returns the flags of a frame if it is the expected next segment of full size, for [common
-    /// frames](crate::usual).
+    /// frames](crate::common).
     #[inline(always)]
-    pub(crate) fn expects_usual(&self, frame: &Frame<B>) -> Option<TcpFlags> {
+    pub(crate) fn expects_common(&self, frame: &Frame<B>) -> Option<TcpFlags> {
         let bytes = frame.bytes();
         if bytes.len() != self.frame_len as usize || self.is_full() {
             return None;
         }
         let payload = usize::from(self.layout.payload);
-        let flags = usual::expected(self.first(), bytes, payload, (self.end, self.ack), self.ident_steps())?;
+        let flags = common::expected(self.first(), bytes, payload, (self.end, self.ack), self.ident_steps())?;
         checksums::verify_transport(frame, self.layout, self.first_len).is_ok().then_some(flags)
     }
 
@@ -431,8 +431,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Verifies the checksums of a frame of the first one's layout and length.
     #[inline(always)]
     fn verify(&self, frame: &Frame<B>) -> Result<(), DropReason> {
-        if self.is_usual {
-            checksums::verify_usual(frame, self.layout, self.first_len)
+        if self.is_common {
+            checksums::verify_common(frame, self.layout, self.first_len)
         } else {
             checksums::verify(frame, self.layout, self.first_len)
         }
@@ -510,14 +510,14 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.reason = reason;
         let whole = self.whole();
         match self.first.as_ref().and_then(|first| first.bytes().first_chunk()) {
-            Some(first) if self.is_usual => self.template.seal_usual(first, self.layout, whole),
-            _ => self.seal_unusual(),
+            Some(first) if self.is_common => self.template.seal_common(first, self.layout, whole),
+            _ => self.seal_uncommon(),
         }
     }
 
     /// As [`Run::seal`], for a short or uncommon first frame.
     #[inline(never)]
-    fn seal_unusual(&mut self) {
+    fn seal_uncommon(&mut self) {
         let whole = self.whole();
         if let Some(first) = &self.first {
             self.template.seal(first.bytes(), self.layout, whole);

@@ -5,15 +5,15 @@ use std::vec::IntoIter;
 use nichrome_wire::{SeqNumber, TcpFlags};
 use pulp::{Arch, NullaryFnOnce};
 
-use super::{Limits, NextUsual, Run};
+use super::{Limits, NextCommon, Run};
 use crate::checksums;
+use crate::common;
 use crate::frame::Frame;
 use crate::latest::Latest;
 use crate::mask::{Mask, Masks};
 use crate::reason::FlushReason;
 use crate::segment::Segment;
-use crate::template::USUAL;
-use crate::usual;
+use crate::template::COMMON_LEN;
 
 impl<B: AsRef<[u8]>> Run<B> {
     /// Returns true if the run ends with the segment just added: no other segment fits, or it has a flag of
@@ -94,33 +94,33 @@ impl<B: AsRef<[u8]>> Run<B> {
             let is_next = frames.as_slice().first().is_some_and(|next| self.may_be_next(next.bytes()));
             return if is_next { self.add_masked_train(masks, frames, ends) } else { 0 };
         }
-        let count = match self.next_usual(frames.as_slice()) {
-            NextUsual::SameAck if self.is_second_next(frames.as_slice()) => {
+        let count = match self.next_common(frames.as_slice()) {
+            NextCommon::SameAck if self.is_second_next(frames.as_slice()) => {
                 self.add_repeated_train(masks.arch, frames)
             }
-            NextUsual::SameAck => u32::from(self.add_repeated(frames)),
-            NextUsual::OtherAck => 0,
-            NextUsual::Other => return 0,
+            NextCommon::SameAck => u32::from(self.add_repeated(frames)),
+            NextCommon::OtherAck => 0,
+            NextCommon::Other => return 0,
         };
         if count > 0 {
             count
         } else if self.is_second_next(frames.as_slice()) {
             self.add_masked_train(masks, frames, ends)
         } else {
-            u32::from(self.add_usual_stream(frames))
+            u32::from(self.add_common_stream(frames))
         }
     }
 
     /// Returns true if the second frame may be the next segment after the first, by its sequence number. For
-    /// [common frames](crate::usual).
+    /// [common frames](crate::common).
     #[inline(always)]
     fn is_second_next(&self, frames: &[Frame<B>]) -> bool {
-        frames.get(1).is_some_and(|second| usual::has_sequence(second.bytes(), self.end + self.first_len))
+        frames.get(1).is_some_and(|second| common::has_sequence(second.bytes(), self.end + self.first_len))
     }
 
     /// Adds the first frame, which is next in sequence, if it repeats the header of the last one: such a
     /// frame changes no [`Latest`] field, and the tests that accepted the last one accept it. For [common
-    /// frames](crate::usual).
+    /// frames](crate::common).
     #[inline(always)]
     fn add_repeated(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
         let (Some(last), [next, ..]) = (self.steady(), frames.as_slice()) else { return false };
@@ -152,18 +152,18 @@ impl<B: AsRef<[u8]>> Run<B> {
         let (last, bytes) = (last.bytes(), frame.bytes());
         bytes.len() == self.frame_len as usize
             && bytes.len() == last.len()
-            && usual::repeats(last, bytes, usize::from(self.layout.payload))
-            && checksums::verify_usual(frame, self.layout, self.first_len).is_ok()
+            && common::repeats(last, bytes, usize::from(self.layout.payload))
+            && checksums::verify_common(frame, self.layout, self.first_len).is_ok()
     }
 
-    /// As [`Run::add_stream_train`], for the first frame only, if it is a [common one](crate::usual).
+    /// As [`Run::add_stream_train`], for the first frame only, if it is a [common one](crate::common).
     #[inline(always)]
-    fn add_usual_stream(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
+    fn add_common_stream(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
         let Some(frame) = frames.as_slice().first() else { return false };
         let payload = usize::from(self.layout.payload);
-        let Some(next) = usual::expected_stream(self.first(), frame.bytes(), payload) else { return false };
+        let Some(next) = common::expected_stream(self.first(), frame.bytes(), payload) else { return false };
         if frame.bytes().len() != self.frame_len as usize
-            || checksums::verify_usual(frame, self.layout, self.first_len).is_err()
+            || checksums::verify_common(frame, self.layout, self.first_len).is_err()
             || !self.accepts_timestamp(next.timestamp, self.newest_timestamp)
         {
             return false;
@@ -194,7 +194,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     fn expected_stream(
         &self,
         mask: &Mask,
-        first: &[u8; USUAL],
+        first: &[u8; COMMON_LEN],
         frame: &Frame<B>,
         seq: SeqNumber,
         newest: Option<u32>,
@@ -254,7 +254,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for AddRepeated<'_, B> {
         let (mut count, mut seq) = (0, run.end);
         for frame in run.fitting(frames.as_slice()) {
             // All frames that this loop has accepted repeat the header of `last`.
-            if !usual::has_sequence(frame.bytes(), seq) || !run.repeats(last, frame) {
+            if !common::has_sequence(frame.bytes(), seq) || !run.repeats(last, frame) {
                 break;
             }
             count += 1;

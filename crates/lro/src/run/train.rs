@@ -10,7 +10,7 @@ use super::Run;
 use crate::checksums;
 use crate::frame::Frame;
 use crate::mask::{Expected, Mask, Masks};
-use crate::template::USUAL;
+use crate::template::COMMON_LEN;
 
 impl<B: AsRef<[u8]>> Run<B> {
     /// Adds the leading frames that are the expected next segments, until the run is full or a segment ends
@@ -22,7 +22,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         frames: &mut IntoIter<Frame<B>>,
     ) -> (u32, TcpFlags) {
         let (arch, mask) = (masks.arch, masks.of(self.layout));
-        let (count, ends) = if self.is_usual {
+        let (count, ends) = if self.is_common {
             self.predicts::<true>(arch, mask, frames.as_slice())
         } else {
             self.predicts::<false>(arch, mask, frames.as_slice())
@@ -36,19 +36,19 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// ends the run. Not inlined, so that the compiler keeps the first header and the mask in registers
     /// across frames.
     #[inline(never)]
-    fn predicts<const IS_USUAL: bool>(
+    fn predicts<const IS_COMMON: bool>(
         &self,
         arch: Arch,
         mask: &Mask,
         frames: &[Frame<B>],
     ) -> (u32, TcpFlags) {
-        arch.dispatch(Predicts::<_, IS_USUAL> { run: self, mask, frames })
+        arch.dispatch(Predicts::<_, IS_COMMON> { run: self, mask, frames })
     }
 
     #[inline(always)]
     fn count_expected(&self, expected: Option<Expected<'_>>, frames: &[Frame<B>]) -> (u32, TcpFlags) {
         let len = self.frame_len as usize;
-        let Some(expected) = expected.filter(|_| len >= USUAL) else { return (0, TcpFlags::NONE) };
+        let Some(expected) = expected.filter(|_| len >= COMMON_LEN) else { return (0, TcpFlags::NONE) };
         let (mut seq, mut ip_fields) = (self.end, expected.after(self.ident_steps()));
         let mut count = 0;
         for frame in self.fitting(frames) {
@@ -71,20 +71,20 @@ impl<B: AsRef<[u8]>> Run<B> {
 }
 
 /// [`Run::predicts`], compiled once for AVX2 and once without.
-struct Predicts<'a, B, const IS_USUAL: bool> {
+struct Predicts<'a, B, const IS_COMMON: bool> {
     run: &'a Run<B>,
     mask: &'a Mask,
     frames: &'a [Frame<B>],
 }
 
-impl<B: AsRef<[u8]>, const IS_USUAL: bool> NullaryFnOnce for Predicts<'_, B, IS_USUAL> {
+impl<B: AsRef<[u8]>, const IS_COMMON: bool> NullaryFnOnce for Predicts<'_, B, IS_COMMON> {
     type Output = (u32, TcpFlags);
 
     #[inline(always)]
     fn call(self) -> (u32, TcpFlags) {
         let Self { run, mask, frames } = self;
-        let expected = run.first().first_chunk().and_then(|first| match IS_USUAL {
-            true => mask.expected_usual(first),
+        let expected = run.first().first_chunk().and_then(|first| match IS_COMMON {
+            true => mask.expected_common(first),
             false => mask.expected(first),
         });
         run.count_expected(expected, frames)

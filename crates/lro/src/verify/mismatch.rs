@@ -19,7 +19,7 @@ pub struct Mismatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Difference {
     /// A frame came out that equals no outstanding one.
-    #[error("a frame of {len} bytes came out that did not come in, or came out before; frame {due} was due")]
+    #[error("output frame of {len} bytes equals no outstanding input; frame {due} was expected")]
     Unknown {
         /// Its length in bytes.
         len: usize,
@@ -27,7 +27,7 @@ pub enum Difference {
         due: u64,
     },
     /// A frame came out and its flow has none outstanding.
-    #[error("a frame of {len} bytes came out that did not come in, or came out before")]
+    #[error("output frame of {len} bytes equals no outstanding input")]
     Surplus {
         /// Its length in bytes.
         len: usize,
@@ -85,7 +85,7 @@ pub enum Difference {
         delivered: u8,
     },
     /// A frame was dropped without a valid reason.
-    #[error("a frame of {len} bytes was dropped as {} and is not", reason.name())]
+    #[error("a frame of {len} bytes was dropped with the wrong reason {}", reason.name())]
     Dropped {
         /// Its length in bytes.
         len: usize,

@@ -97,7 +97,7 @@ pub struct Verified {
 impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { frames, flows, bytes } = self;
-        write!(f, "verified: {frames} frames of {flows} flows came through, {bytes} bytes compared")
+        write!(f, "verified: {frames} frames of {flows} flows were delivered, {bytes} bytes compared")
     }
 }
 

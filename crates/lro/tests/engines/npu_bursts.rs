@@ -161,7 +161,7 @@ fn a_train_with_bytes_behind_a_packet_or_cut_brings_about_what_single_frames_do(
 }
 
 #[test]
-fn connections_that_take_turns_bring_about_what_single_frames_do() {
+fn bursts_in_turn_give_the_outputs_of_single_frames() {
     for (connections, in_a_row) in [(1, 1), (2, 1), (3, 2), (5, 3), (70, 1)] {
         // Connections in turn, except for one that misses its turn and one that comes too early.
         let turns = (0..4u32).flat_map(|round| (0..connections).map(move |connection| (round, connection)));

@@ -71,7 +71,7 @@ fn what_is_merged_and_what_is_passed_is_accepted() {
         }
     }
     let verified = Verified { frames: 3, flows: 1, bytes: 300 };
-    assert_eq!(verified.to_string(), "verified: 3 frames of 1 flows came through, 300 bytes compared");
+    assert_eq!(verified.to_string(), "verified: 3 frames of 1 flows were delivered, 300 bytes compared");
 }
 
 #[test]
@@ -99,10 +99,7 @@ fn a_mismatch_is_told_in_one_line_with_the_flow() {
     let mut verifier = Verifier::new(Profile::Npu, Medium::Ethernet);
     verifier.delivered(&Out::ToHost(Packet::Frame(Frame::new(vec![0; 60]))));
     let told = verifier.finish().unwrap_err().to_string();
-    assert_eq!(
-        told,
-        "outside of any TCP flow: a frame of 60 bytes came out that did not come in, or came out before"
-    );
+    assert_eq!(told, "outside of any TCP flow: output frame of 60 bytes equals no outstanding input");
 }
 
 #[test]

@@ -184,7 +184,7 @@ impl Acks {
     }
 
     /// Records that a packet was delivered to the host.
-    pub fn handed(&mut self, packet: &[u8]) {
+    pub fn note_delivered(&mut self, packet: &[u8]) {
         let Some(tcp) = Tcp::read(packet, self.medium).filter(|tcp| tcp.checksums_are_right) else { return };
         if !tcp.flags.intersects(TcpFlags::ACK | TcpFlags::SYN) {
             return; // discarded: RFC 9293 section 3.10.7.4
@@ -265,10 +265,10 @@ impl Acks {
             return broken("though the host has not acknowledged a mark of congestion");
         }
         if connection.gap {
-            return broken("though the host was handed something beyond a gap");
+            return broken("though the host was delivered something beyond a gap");
         }
         if tcp.ack.after(connection.solid) {
-            return broken(&format!("though the host was handed {} only", connection.solid.0));
+            return broken(&format!("though the host was delivered {} only", connection.solid.0));
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ const TICKS: u64 = 2 * 1024;
 pub struct Checked {
     engine: Coalescer<Buffer>,
     now: Instant,
-    watch: Watch,
+    checks: OutputChecks,
     outputs: Vec<Output<Buffer>>,
     /// Maximum number of frames that may be held.
     most_held: u64,
@@ -32,7 +32,7 @@ pub struct Checked {
 }
 
 /// Checks every output.
-struct Watch {
+struct OutputChecks {
     verifier: Verifier,
     medium: Medium,
     /// Maximum bytes of an aggregate's IP packet, tunnel headers included; of PPPoE, the bytes that its
@@ -44,10 +44,10 @@ struct Watch {
     acks: Acks,
     ledger: Ledger,
     /// Maximum time that a frame may be held, in nanoseconds.
-    longest: Option<u64>,
-    /// Outputs that the driver keeps, and their maximum number.
+    max_hold: Option<u64>,
+    /// Outputs that the driver max_kept, and their maximum number.
     kept: VecDeque<Output<Buffer>>,
-    keeps: usize,
+    max_kept: usize,
     scratch: Vec<u8>,
     frames: u64,
     broken: Result<(), String>,
@@ -56,7 +56,7 @@ struct Watch {
 impl Checked {
     /// Creates the engine. If `is_verified`, frames with right checksums have the status `Verified`.
     pub fn new(config: &Config, profile: &ProfileConfig, is_verified: bool) -> Self {
-        let longest = match profile {
+        let max_hold = match profile {
             ProfileConfig::Gro(Hold::Batch) => None,
             ProfileConfig::Gro(Hold::For(hold))
             | ProfileConfig::Netfpga(NetfpgaConfig { timer: hold, .. }) => Some(instant::nanos(*hold)),
@@ -74,7 +74,7 @@ impl Checked {
                 (aggregates * segments) + connections.min(aggregates) * npu.reorder_segments as u64
             }
         };
-        let watch = Watch {
+        let checks = OutputChecks {
             verifier: Verifier::of(profile, config.medium),
             medium: config.medium,
             max_bytes: config.max_bytes as usize,
@@ -82,9 +82,9 @@ impl Checked {
             is_verified,
             acks: Acks::new(config.medium),
             ledger: Ledger::default(),
-            longest,
+            max_hold,
             kept: VecDeque::new(),
-            keeps: 0,
+            max_kept: 0,
             scratch: Vec::new(),
             frames: 0,
             broken: Ok(()),
@@ -92,101 +92,101 @@ impl Checked {
         Self {
             engine: Coalescer::new(config, profile).unwrap(),
             now: Instant::from_nanos(1 << 40),
-            watch,
+            checks,
             outputs: Vec::new(),
             most_held,
-            holds_a_batch_only: longest.is_none(),
+            holds_a_batch_only: max_hold.is_none(),
         }
     }
 
     /// Frames received.
     pub fn frames(&self) -> u64 {
-        self.watch.frames
+        self.checks.frames
     }
 
     /// Takes a step; an error names the guarantee that was broken.
     pub fn take(&mut self, step: Step) -> Result<(), String> {
-        let Self { engine, now, watch, outputs, .. } = self;
+        let Self { engine, now, checks, outputs, .. } = self;
         let batch_ended = matches!(step, Step::EndBatch | Step::Batch(_));
         match step {
             Step::Receive(bytes) => {
-                let frame = watch.received(bytes, *now);
-                deliver(engine, frame, *now, &mut |at, output| watch.output(at, output));
+                let frame = checks.received(bytes, *now);
+                deliver(engine, frame, *now, &mut |at, output| checks.output(at, output));
             }
             Step::Batch(frames) => {
-                advance(engine, *now, &mut |at, output| watch.output(at, output));
-                let mut frames = frames.into_iter().map(|bytes| watch.received(bytes, *now)).collect();
+                advance(engine, *now, &mut |at, output| checks.output(at, output));
+                let mut frames = frames.into_iter().map(|bytes| checks.received(bytes, *now)).collect();
                 deliver_batch_into(engine, &mut frames, *now, outputs);
-                outputs.drain(..).for_each(|output| watch.output(*now, output));
+                outputs.drain(..).for_each(|output| checks.output(*now, output));
             }
             Step::Part(frames) => {
-                advance(engine, *now, &mut |at, output| watch.output(at, output));
-                let mut frames = frames.into_iter().map(|bytes| watch.received(bytes, *now)).collect();
+                advance(engine, *now, &mut |at, output| checks.output(at, output));
+                let mut frames = frames.into_iter().map(|bytes| checks.received(bytes, *now)).collect();
                 engine.receive_batch(&mut frames, *now);
                 engine.poll_all(outputs);
-                outputs.drain(..).for_each(|output| watch.output(*now, output));
+                outputs.drain(..).for_each(|output| checks.output(*now, output));
             }
             Step::DrainOldest(frames) => {
                 engine.drain_oldest(frames);
                 engine.poll_all(outputs);
-                outputs.drain(..).for_each(|output| watch.output(*now, output));
+                outputs.drain(..).for_each(|output| checks.output(*now, output));
             }
             Step::HostSends { segment, start, share } => {
-                engine.observe_transmit(&watch.acks.host_sends(segment, start, share));
+                engine.observe_transmit(&checks.acks.host_sends(segment, start, share));
             }
             Step::Wait(nanos) => {
                 *now = now.plus_nanos(nanos);
-                advance(engine, *now, &mut |at, output| watch.output(at, output));
+                advance(engine, *now, &mut |at, output| checks.output(at, output));
             }
-            Step::EndBatch => end_batch(engine, *now, &mut |at, output| watch.output(at, output)),
-            Step::Keep(count) => watch.keep(count),
+            Step::EndBatch => end_batch(engine, *now, &mut |at, output| checks.output(at, output)),
+            Step::Keep(count) => checks.keep_outputs(count),
         }
         self.check()?;
-        if batch_ended && self.holds_a_batch_only && self.watch.verifier.outstanding() > 0 {
+        if batch_ended && self.holds_a_batch_only && self.checks.verifier.outstanding() > 0 {
             return Err("frames are held after the end of the batch".into());
         }
         Ok(())
     }
 
     fn check(&mut self) -> Result<(), String> {
-        if let Some(mismatch) = self.watch.verifier.mismatch() {
+        if let Some(mismatch) = self.checks.verifier.mismatch() {
             return Err(mismatch.to_string());
         }
-        let held = self.watch.verifier.outstanding();
+        let held = self.checks.verifier.outstanding();
         if held > self.most_held {
             return Err(format!("{held} frames are held, {} at most were to be", self.most_held));
         }
-        std::mem::replace(&mut self.watch.broken, Ok(()))
+        std::mem::replace(&mut self.checks.broken, Ok(()))
     }
 
     /// Drains the engine and makes the checks that are possible only at the end.
     pub fn finish(mut self) -> Result<(Verified, Statistics), String> {
         self.engine.drain();
         while let Some(output) = self.engine.poll() {
-            self.watch.output(self.now, output);
+            self.checks.output(self.now, output);
         }
         self.check()?;
-        self.watch.keep(0);
-        let Self { engine, watch, .. } = self;
-        if watch.ledger.len() > 0 {
-            return Err(format!("{} buffers were not given back", watch.ledger.len()));
+        self.checks.keep_outputs(0);
+        let Self { engine, checks, .. } = self;
+        if checks.ledger.len() > 0 {
+            return Err(format!("{} buffers were not given back", checks.ledger.len()));
         }
         let statistics = engine.statistics();
         let segments = statistics.segments_aggregated + statistics.flushes.total() - statistics.aggregates;
         let counted = statistics.passes.total() + statistics.drops.total() + segments;
-        if statistics.packets_in != counted || statistics.packets_in != watch.frames {
-            return Err(format!("{} frames came in, {counted} were counted: {statistics:?}", watch.frames));
+        if statistics.packets_in != counted || statistics.packets_in != checks.frames {
+            return Err(format!("{} frames came in, {counted} were counted: {statistics:?}", checks.frames));
         }
         let (payload_in, payload_out) = (statistics.tcp_payload_bytes_in, statistics.tcp_payload_bytes_out);
         if payload_out > payload_in || statistics.drops.total() == 0 && payload_in != payload_out {
-            return Err(format!("{payload_in} bytes of payload came in, {payload_out} were handed on"));
+            return Err(format!("{payload_in} bytes of payload came in, {payload_out} were delivered"));
         }
-        let verified = watch.verifier.finish().map_err(|mismatch| mismatch.to_string())?;
+        let verified = checks.verifier.finish().map_err(|mismatch| mismatch.to_string())?;
         Ok((verified, *statistics))
     }
 }
 
-impl Watch {
+impl OutputChecks {
     /// Records a frame before the engine receives it.
     fn received(&mut self, bytes: Vec<u8>, now: Instant) -> Frame<Buffer> {
         self.frames += 1;
@@ -200,28 +200,28 @@ impl Watch {
     fn output(&mut self, now: Instant, output: Output<Buffer>) {
         self.verifier.delivered(&output);
         if self.broken.is_ok() {
-            self.broken = self.look(now, &output);
+            self.broken = self.check_output(now, &output);
         }
         self.kept.push_back(output);
-        self.keep(self.keeps);
+        self.keep_outputs(self.max_kept);
     }
 
-    fn keep(&mut self, count: usize) {
-        self.keeps = count;
+    fn keep_outputs(&mut self, count: usize) {
+        self.max_kept = count;
         while self.kept.len() > count {
             self.kept.pop_front();
         }
     }
 
-    fn look(&mut self, now: Instant, output: &Output<Buffer>) -> Result<(), String> {
+    fn check_output(&mut self, now: Instant, output: &Output<Buffer>) -> Result<(), String> {
         match output {
             Output::ToHost(Packet::Frame(frame)) => {
-                self.acks.handed(frame.bytes());
+                self.acks.note_delivered(frame.bytes());
                 self.in_time(now, frame.bytes())
             }
             Output::ToHost(Packet::Aggregate(aggregate)) => {
                 aggregate.copy_to(&mut self.scratch);
-                self.acks.handed(&self.scratch);
+                self.acks.note_delivered(&self.scratch);
                 let link = match self.medium {
                     Medium::Ip => 0,
                     Medium::Ethernet => uncounted(&self.scratch),
@@ -248,9 +248,9 @@ impl Watch {
             return Ok(());
         }
         let arrival = self.ledger.arrival(part).ok_or("bytes leave that are not in a received buffer")?;
-        match self.longest {
-            Some(longest) if now.nanos_since(arrival) > longest => Err(format!(
-                "a frame was held for {} ns, {longest} at most were allowed",
+        match self.max_hold {
+            Some(max_hold) if now.nanos_since(arrival) > max_hold => Err(format!(
+                "a frame was held for {} ns, {max_hold} at most were allowed",
                 now.nanos_since(arrival)
             )),
             _ => Ok(()),

@@ -105,7 +105,7 @@ fn single_segments_of_many_connections_evict_hardly_anybody() {
         card.receive_batch(&[segment(*of, 61), segment(*of, 60)]).drain();
         card.take_lens() == [200]
     };
-    // The cache mistakes one of 512 strangers for another connection, which arrived just before.
+    // The cache mistakes one of 512 unknown connections for another connection, which arrived just before.
     let known = (0..KNOWN).filter(|of| is_known(of)).count();
     assert!(known >= 56, "{known}");
 }

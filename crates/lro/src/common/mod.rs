@@ -122,12 +122,12 @@ fn data_segment(frame: &[u8], free: TcpFlags) -> Option<FirstSegment> {
     let last = u32::from_be_bytes(array::<46, 4>(head));
     let headers = (last >> 28) as usize * 4;
     let payload = TRANSPORT + headers;
-    let is_usual = is_tcp(head)
+    let is_common = is_tcp(head)
         && last & FLAGS & !(u32::from(free.bits()) << 16) == ACK
         && headers >= TcpHeader::LEN
         && payload < len
         && NETWORK + total == len;
-    is_usual.then(|| FirstSegment {
+    is_common.then(|| FirstSegment {
         layout: Layout { payload: payload as u16, ..PLAIN },
         seq: SeqNumber(u32::from_be_bytes(array::<38, 4>(head))),
         payload_len: (len - payload) as u32,
