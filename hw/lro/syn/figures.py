@@ -6,7 +6,7 @@ figures.py --all     every device, grade and seed of the file
 figures.py --update  the same, and writes the file
 
 The file has, for each device, speed grade and module, MHz by seed. A module's name is its number of flows, followed by the bits of a word
-if they are not 64. With words of 64 bits, each seed must reach LEAST_CLOCK of its grade. A module may take at most MOST_CELLS.
+if they are not 64. With words of 64 bits, each seed must reach MIN_CLOCK of its grade. A module may take at most MAX_CELLS.
 A netlist that was routed before is not routed again.
 """
 import json
@@ -22,8 +22,8 @@ CHECKED = ("25-8-1", "45-6-1")
 PAGES = "512"
 PACKAGES = {"25": "CABGA381", "45": "CABGA554", "85": "CABGA554"}
 CELLS = ("TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW", "DP16KD")
-LEAST_CLOCK = {"6": 125, "8": 156.25}  # MHz; 156.25 is 10 Gb/s of 64 bits
-MOST_CELLS = {"1": 9000, "8": 14000}
+MIN_CLOCK = {"6": 125, "8": 156.25}  # MHz; 156.25 is 10 Gb/s of 64 bits
+MAX_CELLS = {"1": 9000, "8": 14000}
 
 
 def sources():
@@ -84,11 +84,11 @@ def misses(figures):
     for name, clocks in figures["clock_mhz"].items():
         _, speed, module = name.split("-", 2)
         is_wide = "-" in module
-        if not is_wide and min(clocks.values()) < LEAST_CLOCK[speed]:
-            yield f"clock {name}: {min(clocks.values())} MHz, {LEAST_CLOCK[speed]} wanted"
+        if not is_wide and min(clocks.values()) < MIN_CLOCK[speed]:
+            yield f"clock {name}: {min(clocks.values())} MHz, below the limit of {MIN_CLOCK[speed]}"
     for module, cells in figures["cells"].items():
-        if cells["TRELLIS_COMB"] > MOST_CELLS.get(module, cells["TRELLIS_COMB"]):
-            yield f"{cells['TRELLIS_COMB']} cells of module {module}, {MOST_CELLS[module]} allowed"
+        if cells["TRELLIS_COMB"] > MAX_CELLS.get(module, cells["TRELLIS_COMB"]):
+            yield f"{cells['TRELLIS_COMB']} cells of module {module}, above the limit of {MAX_CELLS[module]}"
 
 
 def problems_of(known, found):

@@ -23,7 +23,7 @@ class Problems(unittest.TestCase):
         self.assertEqual(self.problems({"25-6-1": {"1": 125.0, "2": 140.0}, "25-8-1": {"1": 156.25}}), [])
         self.assertEqual(
             self.problems({"25-6-1": {"1": 124.9, "2": 140.0}, "25-8-1": {"1": 156.2}}),
-            ["clock 25-6-1: 124.9 MHz, 125 wanted", "clock 25-8-1: 156.2 MHz, 156.25 wanted"],
+            ["clock 25-6-1: 124.9 MHz, below the limit of 125", "clock 25-8-1: 156.2 MHz, below the limit of 156.25"],
         )
 
     def test_wider_words_have_no_limit(self):
@@ -35,7 +35,7 @@ class Problems(unittest.TestCase):
     def test_cells_have_a_limit(self):
         known = measured({}, {"1": {**CELLS, "TRELLIS_COMB": 9000}})
         found = measured({}, {"1": {**CELLS, "TRELLIS_COMB": 9001}})
-        self.assertEqual(figures.problems_of(known, found), ["9001 cells of module 1, 9000 allowed"])
+        self.assertEqual(figures.problems_of(known, found), ["9001 cells of module 1, above the limit of 9000"])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ use crate::rtl::{Kind, Packet, Rtl, RtlConfig, Totals};
 #[derive(Debug, Error)]
 pub enum Difference {
     /// The module delivered fewer or more packets.
-    #[error("the engine hands on {engine} packets, the module {rtl}")]
+    #[error("the engine delivers {engine} packets, the module {rtl}")]
     Count {
         /// The engine's.
         engine: usize,
@@ -22,10 +22,10 @@ pub enum Difference {
         rtl: usize,
     },
     /// A packet differs.
-    #[error("packet {place} differs:\nengine {engine}\nmodule {rtl}")]
+    #[error("packet {index} differs:\nengine {engine}\nmodule {rtl}")]
     Packet {
         /// Its number, from 0.
-        place: usize,
+        index: usize,
         /// The engine's.
         engine: String,
         /// The module's.
@@ -57,7 +57,7 @@ struct Expected {
     bytes: Vec<u8>,
     arrival: Instant,
     kind: Kind,
-    /// The place of the pass reason or the flush reason.
+    /// The index of the pass reason or the flush reason.
     reason: usize,
     segments: usize,
     /// MSS and offsets of an aggregate; the engine has none for a frame.
@@ -198,13 +198,13 @@ fn held(output: Output<Arrived>, reason: FlushReason) -> Option<Expected> {
 }
 
 fn packets_are_equal(expected: &[Expected], packets: &[Packet]) -> Result<(), Difference> {
-    for (place, (expected, packet)) in expected.iter().zip(packets).enumerate() {
+    for (index, (expected, packet)) in expected.iter().zip(packets).enumerate() {
         let is_equal = packet.bytes == expected.bytes
             && (packet.arrival, packet.kind, packet.reason, packet.segments)
                 == (expected.arrival, expected.kind, expected.reason, expected.segments)
             && expected.layout.is_none_or(|layout| layout == (packet.mss, packet.offsets));
         if !is_equal {
-            return Err(difference(place, expected, packet));
+            return Err(difference(index, expected, packet));
         }
     }
     match (expected.len(), packets.len()) {
@@ -213,7 +213,7 @@ fn packets_are_equal(expected: &[Expected], packets: &[Packet]) -> Result<(), Di
     }
 }
 
-fn difference(place: usize, expected: &Expected, packet: &Packet) -> Difference {
+fn difference(index: usize, expected: &Expected, packet: &Packet) -> Difference {
     let at = expected.bytes.iter().zip(&packet.bytes).position(|(engine, rtl)| engine != rtl);
     let around = |bytes: &[u8]| {
         let at = at.unwrap_or(bytes.len().min(expected.bytes.len()));
@@ -236,7 +236,7 @@ fn difference(place: usize, expected: &Expected, packet: &Packet) -> Difference 
         (packet.mss, packet.offsets),
         around(&packet.bytes)
     );
-    Difference::Packet { place, engine, rtl }
+    Difference::Packet { index, engine, rtl }
 }
 
 fn totals_are_equal(statistics: &Statistics, totals: &Totals) -> Result<(), Difference> {
@@ -250,9 +250,9 @@ fn totals_are_equal(statistics: &Statistics, totals: &Totals) -> Result<(), Diff
         statistics.aggregates,
         statistics.segments_aggregated,
     ];
-    for (place, (engine, rtl)) in expected.into_iter().zip(*totals).enumerate() {
+    for (index, (engine, rtl)) in expected.into_iter().zip(*totals).enumerate() {
         if engine != rtl {
-            return Err(Difference::Counter { name: crate::package::TOTALS[place].into(), engine, rtl });
+            return Err(Difference::Counter { name: crate::package::TOTALS[index].into(), engine, rtl });
         }
     }
     Ok(())

@@ -89,8 +89,8 @@ pub fn system_verilog() -> String {
         line(format_args!("localparam logic [11:0] REGISTER_{} = 12'h{address:03X};", name.to_uppercase()));
     }
     line(format_args!("localparam int TOTALS = {};", TOTALS.len()));
-    for (place, name) in TOTALS.iter().enumerate() {
-        line(format_args!("localparam int TOTAL_{} = {place};", name.to_uppercase()));
+    for (index, name) in TOTALS.iter().enumerate() {
+        line(format_args!("localparam int TOTAL_{} = {index};", name.to_uppercase()));
     }
     line(format_args!("localparam logic [5:0] COUNTER_FLUSH = 6'd{COUNTER_FLUSH};"));
     line(format_args!("localparam logic [5:0] COUNTER_PASS = 6'd{COUNTER_PASS};"));
@@ -118,8 +118,8 @@ pub fn register_table() -> String {
     for Register { name, address, access, holds } in &REGISTERS {
         let _ = writeln!(text, "| 0x{address:03X} | `{name}` | {access} | {holds} |");
     }
-    for (place, name) in TOTALS.iter().enumerate() {
-        let _ = writeln!(text, "| 0x{:03X} | `totals.{name}` | ro | |", 0x100 + 8 * place);
+    for (index, name) in TOTALS.iter().enumerate() {
+        let _ = writeln!(text, "| 0x{:03X} | `totals.{name}` | ro | |", 0x100 + 8 * index);
     }
     reasons::<FlushReason>(&mut text, "flushes", COUNTER_FLUSH);
     reasons::<PassReason>(&mut text, "passes", COUNTER_PASS);

@@ -69,7 +69,7 @@ pub struct Packet {
     pub bytes: Vec<u8>,
     /// Its kind.
     pub kind: Kind,
-    /// The place of the pass reason or the flush reason.
+    /// The index of the pass reason or the flush reason.
     pub reason: usize,
     /// Segments in it.
     pub segments: usize,
@@ -105,7 +105,7 @@ impl Metadata {
     }
 }
 
-/// The totals, by the places of [`TOTALS`].
+/// The totals, by the indices of [`TOTALS`].
 pub type Totals = [u64; TOTALS.len()];
 
 /// Maximum number of cycles of any wait: a longer one is a bug.
@@ -296,7 +296,7 @@ impl Rtl {
 
     /// Reads the totals.
     pub fn totals(&mut self) -> Totals {
-        std::array::from_fn(|place| self.read64(address("totals") + 8 * place as u32))
+        std::array::from_fn(|index| self.read64(address("totals") + 8 * index as u32))
     }
 
     /// Reads the counter of a reason.
@@ -310,8 +310,8 @@ impl Rtl {
         self.inputs.now = now.as_nanos();
         self.inputs.arrival = now.as_nanos();
         let words = frame.len().div_ceil(width);
-        for (place, word) in frame.chunks(width).enumerate() {
-            let last = place + 1 == words;
+        for (index, word) in frame.chunks(width).enumerate() {
+            let last = index + 1 == words;
             self.inputs.data[..word.len()].copy_from_slice(word);
             self.inputs.keep = u32::MAX >> (32 - word.len());
             (self.inputs.last, self.inputs.bad) = (last, last && bad);

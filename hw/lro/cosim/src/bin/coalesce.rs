@@ -72,14 +72,14 @@ fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let options = options(arguments)?;
     let [input, output] = &options.paths[..] else { return Err(USAGE.into()) };
     let model = Model::ALL.iter().find(|model| model.flows == options.flows);
-    let model = model.ok_or_else(|| format!("no model has {} flows: 1, 4 and 8 are there", options.flows))?;
+    let model = model.ok_or_else(|| format!("no model has {} flows: use 1, 4 or 8", options.flows))?;
     let config = Config { max_bytes: options.max_bytes, ..Config::default() };
     config.validate()?;
     let rtl = RtlConfig::new(*model, &config, options.timer);
     let inputs = read(input)?;
     if options.verify {
         let report = compare(&config, rtl, &inputs)?;
-        println!("{} frames: packets, order, metadata and counters are the engine's", report.frames);
+        println!("{} frames: packets, order, metadata and counters equal the engine's", report.frames);
     }
     write(output, rtl, &inputs)
 }
