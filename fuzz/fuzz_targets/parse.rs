@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use nichrome_wire::{
     AddressPair, CommonOptions, EthernetRepr, HeaderOptions, Ipv4Header, Ipv4Repr, Ipv6Header, Ipv6Repr,
-    LinkHeader, RssKey, TcpHeader, TcpOptions, TcpRepr, Toeplitz, UdpHeader, UdpRepr, VirtioNetHeader,
-    VirtioNetRepr, ipv4_fragments, packet_too_big,
+    LinkHeader, RssKey, TcpHeader, TcpOption, TcpOptions, TcpRepr, Toeplitz, UdpHeader, UdpRepr,
+    VirtioNetHeader, VirtioNetRepr, ipv4_fragments, packet_too_big,
 };
 
 static HASH: LazyLock<Toeplitz> = LazyLock::new(|| Toeplitz::new(&RssKey::MICROSOFT));
@@ -83,8 +83,8 @@ fn transport(segment: &[u8], addresses: &AddressPair) {
     }
 }
 
-/// Asserts that parsed options are written back to the same bytes, and that [`CommonOptions::classify`]
-/// returns.
+/// Asserts that parsed options are written back to the same bytes, that [`CommonOptions::classify`] agrees
+/// with the parsed list, and that [`HeaderOptions`] keeps the bytes and pads them with zeros.
 fn options(list: &[u8]) {
     let mut emitted = Vec::new();
     for option in TcpOptions::new(list).map_while(Result::ok) {
@@ -95,7 +95,32 @@ fn options(list: &[u8]) {
             break;
         }
     }
-    let _ = (CommonOptions::classify(list), HeaderOptions::new(list));
+    assert_eq!(CommonOptions::classify(list), class_of(list), "{list:?}");
+    let kept = HeaderOptions::new(list);
+    assert_eq!(kept.is_some(), list.len() <= HeaderOptions::MAX_LEN);
+    if let Some(kept) = kept {
+        let (options, padding) = kept.as_bytes().split_at(list.len());
+        assert!(options == list && padding.len() < 4 && padding.iter().all(|byte| *byte == 0));
+    }
+}
+
+/// Returns the class of options by the parsed list: timestamps may have only padding beside them, and only
+/// zeros behind the end of the list.
+fn class_of(list: &[u8]) -> CommonOptions {
+    let parsed: Vec<_> = TcpOptions::new(list).collect();
+    let is_padding = |option: &_| matches!(option, Ok(TcpOption::NoOperation | TcpOption::EndOfList));
+    let mut others = parsed.iter().filter(|option| !is_padding(option));
+    match (others.next(), others.next()) {
+        _ if list.is_empty() => CommonOptions::None,
+        (Some(Ok(TcpOption::Timestamps { value, echo })), None) => {
+            let len = 10 + (parsed.len() - 1);
+            match list[len..].iter().all(|byte| *byte == 0) {
+                true => CommonOptions::Timestamps { value: *value, echo: *echo },
+                false => CommonOptions::Other,
+            }
+        }
+        _ => CommonOptions::Other,
+    }
 }
 
 fn virtio(bytes: &[u8]) {
