@@ -84,7 +84,7 @@ pub(super) fn registration(
 }
 
 /// Returns the timers of a queue pair while it requests a lease: each retry covers at least one EA.
-pub(super) fn patient(settings: Settings) -> Settings {
+pub(super) fn renewal_timers(settings: Settings) -> Settings {
     let timeout = if settings.timeout == 0 { 0 } else { settings.timeout.max(SHORTEST_TIMEOUT) };
     Settings { timeout, ..settings }
 }
@@ -97,7 +97,7 @@ pub(crate) struct HeldLease {
     pub(crate) lease: Lease,
     pub(crate) key: ConnectionKey,
     /// The previous key: answers to packets under it may be in flight.
-    before: ConnectionKey,
+    previous_key: ConnectionKey,
     since: Instant,
     /// True after the card refused a packet because of the lease.
     is_void: bool,
@@ -107,18 +107,18 @@ pub(crate) struct HeldLease {
 impl HeldLease {
     /// Holds the lease that set-up delivered at `now`.
     pub(crate) fn new(connection: ConnectionKey, (lease, key): (Lease, ConnectionKey), now: Instant) -> Self {
-        Self { connection, lease, key, before: key, since: now, is_void: false, requested_at: None }
+        Self { connection, lease, key, previous_key: key, since: now, is_void: false, requested_at: None }
     }
 
     /// Replaces the lease by the next one, which arrived at `now`.
     pub(crate) fn renew(&mut self, next: &NextLease, now: Instant) {
         let key = self.connection.lease_key(next);
-        *self = Self { before: self.key, ..Self::new(self.connection, (next.lease, key), now) };
+        *self = Self { previous_key: self.key, ..Self::new(self.connection, (next.lease, key), now) };
     }
 
     /// Returns the keys under which an answer may be authenticated.
     pub(crate) fn keys(&self) -> [ConnectionKey; 2] {
-        [self.key, self.before]
+        [self.key, self.previous_key]
     }
 
     /// Records that the card has refused, because of its lease, a packet that left at `sent`. The refusal of

@@ -180,7 +180,7 @@ impl EgressModule {
     /// The reason for blocking it.
     #[inline]
     pub fn check_headers(&mut self, flow: &UdpFlow, repr: &Repr, payload_len: usize) -> Result<(), Blocked> {
-        let verdict = self.judge(flow, repr, payload_len);
+        let verdict = self.check_packet(flow, repr, payload_len);
         if let (Ok(()), Message::Aop(_, Atomic { ticket, .. })) = (verdict, repr.message)
             && let Some(region) = self.region_of(repr.connection, &repr.message).copied()
         {
@@ -203,15 +203,15 @@ impl EgressModule {
     }
 
     #[inline]
-    fn judge(&self, flow: &UdpFlow, repr: &Repr, payload_len: usize) -> Result<(), Blocked> {
+    fn check_packet(&self, flow: &UdpFlow, repr: &Repr, payload_len: usize) -> Result<(), Blocked> {
         let to = flow.addresses.dst();
         match repr.message {
             Message::Rdp(span) => {
                 let len = u16::try_from(payload_len).map_err(|_| Blocked::Malformed)?;
-                self.judge_reach(repr, to, span, len, Rights::STORE)
+                self.check_span(repr, to, span, len, Rights::STORE)
             }
-            Message::Gd(span, len) => self.judge_reach(repr, to, span, len, Rights::FETCH),
-            Message::Aop(span, _) => self.judge_reach(repr, to, span, Atomic::WORD, Rights::ATOMIC),
+            Message::Gd(span, len) => self.check_span(repr, to, span, len, Rights::FETCH),
+            Message::Aop(span, _) => self.check_span(repr, to, span, Atomic::WORD, Rights::ATOMIC),
             Message::Cqep(_) | Message::Ea if is_to_server(repr) => {
                 if self.servers.contains_key(&to) {
                     Ok(())
@@ -225,7 +225,7 @@ impl EgressModule {
     }
 
     #[inline]
-    fn judge_reach(
+    fn check_span(
         &self,
         repr: &Repr,
         to: IpAddr,

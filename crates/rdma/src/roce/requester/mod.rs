@@ -244,7 +244,7 @@ impl Requester {
             self.run_local(context);
         }
         self.fail_unsendable(context);
-        self.skip_needless_repeats(context.qp);
+        self.drop_needless_repeats(context.qp);
         self.control.advance(context.verbs.now);
     }
 
@@ -285,7 +285,7 @@ impl Requester {
 
     /// Drops queued retransmissions of packets that were acknowledged, or have failed.
     #[inline]
-    fn skip_needless_repeats(&mut self, qp: &QueuePair) {
+    fn drop_needless_repeats(&mut self, qp: &QueuePair) {
         while let Some(psn) = self.repeats.front() {
             if !psn.before(self.unacked) && self.begun_at(qp, *psn).is_some() {
                 return;

@@ -126,7 +126,7 @@ impl Responder {
         match request.psn.since(self.expected) {
             0 => {
                 self.expected_request(message, request, context)?;
-                self.do_held(context)?;
+                self.execute_held(context)?;
             }
             1.. => self.ahead(message, request, context),
             _ => self.duplicate(message, request.psn, context),
@@ -157,7 +157,7 @@ impl Responder {
 
     /// Executes the held requests that are next in sequence.
     #[inline]
-    fn do_held<M: Memory>(&mut self, context: &mut Context<'_, M>) -> Result<(), Failed> {
+    fn execute_held<M: Memory>(&mut self, context: &mut Context<'_, M>) -> Result<(), Failed> {
         while let Some(held) = self.reorder.take_expected() {
             let mut done = Ok(());
             if takes_requests(context.qp) && held.psn == self.expected {

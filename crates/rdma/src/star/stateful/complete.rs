@@ -40,19 +40,19 @@ impl Stateful {
 
     /// Completes the operations that are settled or failed.
     pub(super) fn complete<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        self.complete_own(verbs);
-        self.complete_theirs(verbs);
+        self.complete_client_ops(verbs);
+        self.complete_server_ops(verbs);
         self.check_drained(verbs);
     }
 
-    fn complete_own<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    fn complete_client_ops<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         while let Some(operation) = self.client_ops.operations.get(self.client_ops.settled)
             && operation.failed.is_none()
             && self.client_ops.is_settled(operation)
         {
             let index = self.client_ops.settled;
             self.client_ops.settled += 1;
-            self.own_settled(index);
+            self.client_op_settled(index);
         }
         while let Some(operation) = self.client_ops.operations.front() {
             if self.client_ops.settled > 0 {
@@ -63,7 +63,7 @@ impl Stateful {
                 self.client_ops.settled -= 1;
                 self.qp.complete_send(Status::Success, verbs);
             } else if let Some((status, receive)) = self.client_ops.failure() {
-                return self.fail_own(status, receive, verbs);
+                return self.fail_client_op(status, receive, verbs);
             } else {
                 return;
             }
@@ -71,7 +71,7 @@ impl Stateful {
     }
 
     /// Queues the CQEP for the server's receive that an operation of the client consumed.
-    fn own_settled(&mut self, index: usize) {
+    fn client_op_settled(&mut self, index: usize) {
         let Some(work) = self.qp.sends.get(index).filter(|work| uses_receive(&work.operation)) else {
             return;
         };
@@ -96,7 +96,7 @@ impl Stateful {
     }
 
     /// Completes the oldest of the client's sends in error and moves the queue pair to ERROR.
-    fn fail_own<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
+    fn fail_client_op<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
         let taken = self.client_ops.operations.front().is_some_and(|operation| operation.mirrored.is_some());
         if taken
             && receive != Status::Flushed
@@ -120,7 +120,7 @@ impl Stateful {
         self.outbox.push(Report { cqe, flags: Flags::NONE })
     }
 
-    fn complete_theirs<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    fn complete_server_ops<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         while let Some(operation) = self.server_ops.operations.front() {
             if !self.server_ops.is_settled(operation) || operation.failed.is_some() {
                 if let Some((status, receive)) = self.server_ops.failure() {
@@ -130,14 +130,14 @@ impl Stateful {
             }
             let Some(operation) = self.server_ops.retire() else { return };
             let Some(work) = self.mirror.pop_send() else { return };
-            if !self.theirs_settled(&operation, &work, verbs) {
+            if !self.server_op_settled(&operation, &work, verbs) {
                 return;
             }
         }
     }
 
     /// Completes a settled operation of the server. Returns false if that moves the queue pair to ERROR.
-    fn theirs_settled<M: Memory>(
+    fn server_op_settled<M: Memory>(
         &mut self,
         operation: &Operation,
         work: &SendWork,

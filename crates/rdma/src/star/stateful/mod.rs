@@ -413,7 +413,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             self.inbox.ack_due |= lease.request_if_due(verbs.now);
             if !lease.is_valid(verbs.now) {
                 // No RDP or GD is sent whose answer the timer could wait for.
-                self.rdp.timer.start(Awaited::Liveness, &lease::patient(self.qp.settings), verbs.now);
+                self.rdp.timer.start(Awaited::Liveness, &lease::renewal_timers(self.qp.settings), verbs.now);
             }
         }
         self.request_receives();
