@@ -11,7 +11,7 @@ pub(crate) struct Recycler<T: Recycle> {
     reserve: Vec<Pooled<T>>,
     /// Objects to take next.
     spare: Vec<Pooled<T>>,
-    home: Arc<Home<T>>,
+    return_list: Arc<ReturnList<T>>,
 }
 
 /// Cleanup of an object before its reuse.
@@ -28,11 +28,11 @@ pub(crate) struct Pooled<T> {
 
 struct Member<T> {
     object: T,
-    home: Arc<Home<T>>,
+    return_list: Arc<ReturnList<T>>,
 }
 
 /// The list that dropped objects return to, from any thread.
-struct Home<T> {
+struct ReturnList<T> {
     /// `None` once the recycler is dropped: later returns are freed.
     returned: Mutex<Option<Vec<Pooled<T>>>>,
 }
@@ -40,13 +40,14 @@ struct Home<T> {
 impl<T: Recycle> Recycler<T> {
     /// Creates a recycler of the given objects.
     pub(crate) fn new(objects: impl Iterator<Item = T>) -> Self {
-        let home = Arc::new(Home { returned: Mutex::new(None) });
-        let member = |object| Pooled { member: Box::new(Member { object, home: Arc::clone(&home) }) };
+        let return_list = Arc::new(ReturnList { returned: Mutex::new(None) });
+        let member =
+            |object| Pooled { member: Box::new(Member { object, return_list: Arc::clone(&return_list) }) };
         let reserve: Vec<_> = objects.map(member).collect();
         let spare = Vec::with_capacity(reserve.len());
-        *home.returned.lock().unwrap_or_else(PoisonError::into_inner) =
+        *return_list.returned.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Vec::with_capacity(reserve.len()));
-        Self { reserve, spare, home }
+        Self { reserve, spare, return_list }
     }
 
     /// Takes a clear object; `None` if all are lent out.
@@ -57,7 +58,9 @@ impl<T: Recycle> Recycler<T> {
 
     #[cold]
     fn take_returned(&mut self) -> Option<Pooled<T>> {
-        if let Some(returned) = self.home.returned.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if let Some(returned) =
+            self.return_list.returned.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+        {
             std::mem::swap(&mut self.spare, returned);
         }
         self.spare.pop().or_else(|| self.reserve.pop())
@@ -73,7 +76,7 @@ impl<T: Recycle> Recycler<T> {
 impl<T: Recycle> Drop for Recycler<T> {
     /// Frees the returned objects, each of which holds a reference to the list.
     fn drop(&mut self) {
-        let returned = self.home.returned.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let returned = self.return_list.returned.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(returned);
     }
 }
@@ -122,8 +125,10 @@ impl<T: Recycle> Drop for Recycled<T> {
     fn drop(&mut self) {
         if let Some(mut object) = self.object.take() {
             object.clear();
-            let home = Arc::clone(&object.member.home);
-            if let Some(returned) = home.returned.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            let return_list = Arc::clone(&object.member.return_list);
+            if let Some(returned) =
+                return_list.returned.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+            {
                 returned.push(object);
             }
         }
@@ -160,21 +165,21 @@ mod tests {
     fn what_is_lent_outlives_its_recycler() {
         let mut recycler = Recycler::new(std::iter::once(Item(vec![1])));
         let object = recycler.take().unwrap();
-        let home = Arc::downgrade(&object.member.home);
+        let return_list = Arc::downgrade(&object.member.return_list);
         let lent = Recycled::lend(object);
         drop(recycler);
         assert_eq!(lent.0, [1]);
         drop(lent);
-        assert!(home.upgrade().is_none(), "freed with the last object");
+        assert!(return_list.upgrade().is_none(), "freed with the last object");
     }
 
     #[test]
     fn what_came_back_is_freed_with_the_recycler() {
         let mut recycler = Recycler::new((0..2).map(|n| Item(vec![n])));
         let object = recycler.take().unwrap();
-        let home = Arc::downgrade(&object.member.home);
+        let return_list = Arc::downgrade(&object.member.return_list);
         drop(Recycled::lend(object));
         drop(recycler);
-        assert!(home.upgrade().is_none());
+        assert!(return_list.upgrade().is_none());
     }
 }

@@ -4,7 +4,7 @@
 use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{SeqNumber, TcpFlags, UdpHeader};
 
-use crate::common::{self, Whole};
+use crate::common::{self, AggregateFields};
 use crate::identification::Identification;
 use crate::segment::Layout;
 use crate::tunnel::Tunnel;
@@ -76,7 +76,7 @@ impl Template {
         &mut self,
         first: &[u8],
         layout: Layout,
-        Whole { payload, flags, ack, window }: Whole,
+        AggregateFields { payload, flags, ack, window }: AggregateFields,
     ) {
         self.set(first, layout);
         if layout.is_udp() {
@@ -92,11 +92,11 @@ impl Template {
 
     /// As [`Template::seal`], for a [common frame](crate::common).
     #[inline(always)]
-    pub(crate) fn seal_common(&mut self, first: &[u8; COMMON_LEN], layout: Layout, whole: Whole) {
+    pub(crate) fn seal_common(&mut self, first: &[u8; COMMON_LEN], layout: Layout, fields: AggregateFields) {
         const { assert!(common::LONGEST <= COMMON_LEN && COMMON_LEN <= MAX_HEADER) };
         if let Some(header) = self.header.first_chunk_mut() {
             *header = *first;
-            common::seal(first, header, layout.payload.into(), whole);
+            common::seal(first, header, layout.payload.into(), fields);
         }
     }
 

@@ -319,7 +319,7 @@ pub(crate) fn expected_stream(first: &[u8], frame: &[u8], payload: usize) -> Opt
 
 /// The fields in which an aggregate's header differs from its first segment's.
 #[derive(Clone, Copy)]
-pub(crate) struct Whole {
+pub(crate) struct AggregateFields {
     pub(crate) payload: u32,
     pub(crate) flags: TcpFlags,
     pub(crate) ack: SeqNumber,
@@ -331,14 +331,19 @@ pub(crate) struct Whole {
 /// the pseudo-header sum in the TCP checksum field. Reads `first`, not the copy just written: reading a field
 /// that was written in two stores stalls store forwarding.
 #[inline(always)]
-pub(crate) fn seal<const N: usize>(first: &[u8; N], header: &mut [u8; N], headers: usize, whole: Whole) {
+pub(crate) fn seal<const N: usize>(
+    first: &[u8; N],
+    header: &mut [u8; N],
+    headers: usize,
+    fields: AggregateFields,
+) {
     let (Some(first), Some(head)) = (first.first_chunk::<OPTIONS>(), header.first_chunk_mut::<OPTIONS>())
     else {
         return;
     };
-    let tcp_len = (headers - TRANSPORT) as u32 + whole.payload;
+    let tcp_len = (headers - TRANSPORT) as u32 + fields.payload;
     let total = (tcp_len as usize + TRANSPORT - NETWORK) as u16;
-    let [_, flags] = whole.flags.bits().to_be_bytes();
+    let [_, flags] = fields.flags.bits().to_be_bytes();
     // Sums are independent of byte order (RFC 1071 section 2): this reads and writes all words in the CPU's
     // byte order.
     let total = total.to_be();
@@ -351,9 +356,9 @@ pub(crate) fn seal<const N: usize>(first: &[u8; N], header: &mut [u8; N], header
         .fold();
     head[16..18].copy_from_slice(&total.to_ne_bytes());
     head[24..26].copy_from_slice(&sum.to_ne_bytes());
-    head[42..46].copy_from_slice(&whole.ack.0.to_be_bytes());
+    head[42..46].copy_from_slice(&fields.ack.0.to_be_bytes());
     head[47] = flags;
-    head[48..50].copy_from_slice(&whole.window.to_be_bytes());
+    head[48..50].copy_from_slice(&fields.window.to_be_bytes());
     head[50..52].copy_from_slice(&pseudo.to_ne_bytes());
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// Number of further deliveries in a row with older timestamps after which `newest_timestamp` counts as
     /// forged; 0 if nothing with a timestamp was delivered.
     timestamp_trust: u8,
-    lead: Lead,
+    continuation: Continuation,
     /// Number of segments that arrived at nextseq while it was before the frontier, since nextseq first moved
     /// back. Segments that join a run without being parsed are not counted, so this is approximately the
     /// number of runs.
@@ -67,7 +67,7 @@ pub(crate) struct ConnectionDescriptor<B> {
 
 /// Where the stream continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lead {
+enum Continuation {
     /// At the frontier if there is one, else at nextseq.
     Known,
     /// At nextseq or at the frontier. The frontier is the end of a single segment beyond the reorder window,
@@ -101,7 +101,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         armed: Instant::MAX,
         newest_timestamp: 0,
         timestamp_trust: 0,
-        lead: Lead::Known,
+        continuation: Continuation::Known,
         runs_behind: 0,
     };
 
@@ -129,11 +129,11 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// the frontier, and does not extend the old segments at nextseq. A claimed frontier needs a segment that
     /// is more than `window` bytes ahead of nextseq and within `window` bytes of the frontier.
     pub(crate) fn resumes_at_frontier(&self, seq: SeqNumber, window: u32) -> bool {
-        self.frontier.is_some_and(|frontier| match self.lead {
-            Lead::Claimed => {
+        self.frontier.is_some_and(|frontier| match self.continuation {
+            Continuation::Claimed => {
                 is_beyond(seq, self.nextseq, window) && seq.since(frontier).unsigned_abs() <= window
             }
-            Lead::Known | Lead::Opaque => !seq.before(frontier) && seq != self.nextseq,
+            Continuation::Known | Continuation::Opaque => !seq.before(frontier) && seq != self.nextseq,
         })
     }
 
@@ -141,7 +141,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     pub(crate) fn resume(&mut self) {
         if let Some(frontier) = self.frontier.take() {
             self.nextseq = frontier;
-            self.lead = Lead::Known;
+            self.continuation = Continuation::Known;
         }
     }
 
@@ -154,15 +154,15 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             self.runs_behind = self.runs_behind.saturating_add(1);
         }
         let is_refuted = self.runs_behind >= Self::RUNS_BEHIND && is_beyond(frontier, self.nextseq, window);
-        if self.lead == Lead::Claimed || is_refuted {
+        if self.continuation == Continuation::Claimed || is_refuted {
             self.frontier = None;
-            self.lead = Lead::Known;
+            self.continuation = Continuation::Known;
         }
     }
 
     /// Returns the end of the stream; ignores a claimed frontier.
     fn stream_end(&self) -> SeqNumber {
-        self.frontier.filter(|_| self.lead != Lead::Claimed).unwrap_or(self.nextseq)
+        self.frontier.filter(|_| self.continuation != Continuation::Claimed).unwrap_or(self.nextseq)
     }
 
     /// Returns true if the end of the stream is 0 to `bytes` bytes after `seq`.
@@ -186,9 +186,9 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
         let known = self.stream_end();
         if is_beyond(seq, known, window) {
-            (self.nextseq, self.frontier, self.lead) = (known, Some(end), Lead::Claimed);
+            (self.nextseq, self.frontier, self.continuation) = (known, Some(end), Continuation::Claimed);
         } else {
-            (self.nextseq, self.frontier, self.lead) = (known.later(end), None, Lead::Known);
+            (self.nextseq, self.frontier, self.continuation) = (known.later(end), None, Continuation::Known);
             self.delivered(timestamp);
         }
     }
@@ -196,14 +196,14 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// Records a packet at `seq` that was delivered alone and whose end is unknown.
     pub(crate) fn passed_opaque(&mut self, seq: SeqNumber) {
         if seq == self.nextseq && self.frontier.is_none() {
-            self.lead = Lead::Opaque;
+            self.continuation = Continuation::Opaque;
         }
     }
 
     /// Moves nextseq to a segment at `seq`, ahead of it, if the bytes between may have been in a delivered
     /// packet whose end is unknown. Returns true if it did.
     pub(crate) fn skip_opaque(&mut self, seq: SeqNumber) -> bool {
-        let is_behind = self.lead == Lead::Opaque
+        let is_behind = self.continuation == Continuation::Opaque
             && self.waiting.is_none()
             && !is_beyond(seq, self.nextseq, MAX_OPAQUE_LEN);
         if is_behind {
@@ -216,7 +216,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     #[inline]
     pub(crate) fn advance(&mut self, end: SeqNumber) {
         self.nextseq = end;
-        self.lead = Lead::Known;
+        self.continuation = Continuation::Known;
         if self.frontier.is_some_and(|frontier| !end.before(frontier)) {
             self.frontier = None;
         }
@@ -234,7 +234,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         if end.before(frontier) {
             self.frontier = Some(frontier);
             self.nextseq = end;
-            self.lead = Lead::Known;
+            self.continuation = Continuation::Known;
         }
     }
 
@@ -318,8 +318,10 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// were above the hold limit, and the end of the stream is certain. The connection must hold nothing, and
     /// [time out between bursts](Self::times_out_between_bursts).
     #[inline(always)]
-    pub(crate) fn may_be_forgotten(&self) -> bool {
-        self.near_and_breaks >= Self::TIMEOUTS * BREAK && self.frontier.is_none() && self.lead == Lead::Known
+    pub(crate) fn may_be_released(&self) -> bool {
+        self.near_and_breaks >= Self::TIMEOUTS * BREAK
+            && self.frontier.is_none()
+            && self.continuation == Continuation::Known
     }
 
     /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in

@@ -10,11 +10,11 @@ use crate::segment::Segment;
 /// The host's side of a connection, as learned from its transmitted segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HostSide {
-    seen: Option<HostAck>,
+    last_ack: Option<HostAck>,
     /// The host's window scale (RFC 7323), known from both SYNs.
     scale: Option<u8>,
     /// Every byte before this was delivered to the host; known from the host's first ACK on.
-    solid: Option<SeqNumber>,
+    delivered_until: Option<SeqNumber>,
     /// The last ACK number that the card generated.
     sent: Option<SeqNumber>,
     /// Only the host may acknowledge bytes before this.
@@ -49,14 +49,14 @@ impl HostSide {
         if !segment.flags.contains(TcpFlags::ACK) {
             return;
         }
-        if self.seen.is_some_and(|seen| segment.ack.before(seen.ack)) {
+        if self.last_ack.is_some_and(|last| segment.ack.before(last.ack)) {
             return;
         }
         let ends = segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN);
         let next = segment.end() + u32::from(ends);
-        self.seen = Some(HostAck {
+        self.last_ack = Some(HostAck {
             ack: segment.ack,
-            next: self.seen.map_or(next, |seen| seen.next.later(next)),
+            next: self.last_ack.map_or(next, |last| last.next.later(next)),
             window: segment.window,
             timestamp: segment.timestamps.map(|timestamps| timestamps.value),
             plain: !segment.other_options
@@ -67,7 +67,9 @@ impl HostSide {
         // RFC 7323 section 2.2: the window of a SYN is not scaled.
         let shift = if segment.flags.contains(TcpFlags::SYN) { Some(0) } else { self.scale };
         self.right_edge = shift.map(|shift| segment.ack + (u32::from(segment.window) << shift));
-        self.solid = Some(self.solid.map_or(segment.ack, |solid| solid.later(segment.ack)));
+        self.delivered_until = Some(
+            self.delivered_until.map_or(segment.ack, |delivered_until| delivered_until.later(segment.ack)),
+        );
     }
 
     /// Resets the state when the host opens a connection. A SYN-ACK answers the peer's SYN: bytes delivered
@@ -97,7 +99,7 @@ impl HostSide {
     /// sent, or is older than any window (RFC 9293 section 3.10.7.4, RFC 5961 section 5).
     pub(crate) fn discards(&self, ack: SeqNumber) -> bool {
         const OLDEST: i32 = 1 << 30;
-        self.seen.is_some_and(|seen| !(0..=OLDEST).contains(&seen.next.since(ack)))
+        self.last_ack.is_some_and(|last| !(0..=OLDEST).contains(&last.next.since(ack)))
     }
 
     /// Records that the bytes from `seq` to `end` were delivered to the host. Behind a gap, only the host may
@@ -108,9 +110,9 @@ impl HostSide {
         if end.before(seq) {
             return;
         }
-        match self.solid {
-            Some(solid) if seq.after(solid) => self.leave_to_host(seq, end),
-            Some(solid) => self.solid = Some(solid.later(end)),
+        match self.delivered_until {
+            Some(delivered_until) if seq.after(delivered_until) => self.leave_to_host(seq, end),
+            Some(delivered_until) => self.delivered_until = Some(delivered_until.later(end)),
             // Only the host knows whether there is a gap before it.
             None => self.leave_to_host(seq, end),
         }
@@ -128,43 +130,43 @@ impl HostSide {
 
     /// Returns true if the host has acknowledged every byte before `end`.
     pub(crate) fn has_acknowledged(&self, end: SeqNumber) -> bool {
-        self.seen.is_some_and(|seen| !end.after(seen.ack))
+        self.last_ack.is_some_and(|last| !end.after(last.ack))
     }
 
     /// Returns the ACK to generate now; `newest` is the newest timestamp value delivered to the host. `None`
     /// if it would acknowledge nothing new, or if the host itself would not send it.
     pub(crate) fn acknowledgement(&mut self, newest: Option<u32>) -> Option<Acknowledgement> {
-        let (seen, solid) = (self.seen?, self.solid?);
+        let (last, delivered_until) = (self.last_ack?, self.delivered_until?);
         if self.left_to_host.is_some()
-            || !seen.plain
-            || !solid.after(seen.ack)
-            || self.sent.is_some_and(|sent| !solid.after(sent))
+            || !last.plain
+            || !delivered_until.after(last.ack)
+            || self.sent.is_some_and(|sent| !delivered_until.after(sent))
         {
             return None;
         }
         let scale = self.scale?;
-        let room = u32::try_from(self.right_edge?.since(solid)).ok()?;
+        let room = u32::try_from(self.right_edge?.since(delivered_until)).ok()?;
         let window = u16::try_from(room >> scale).ok().filter(|window| *window > 0)?;
         let timestamps = match newest {
-            Some(echo) => Some((seen.timestamp?, echo)),
+            Some(echo) => Some((last.timestamp?, echo)),
             None => None,
         };
-        self.sent = Some(solid);
-        Some(Acknowledgement { seq: seen.next, ack: solid, window, timestamps })
+        self.sent = Some(delivered_until);
+        Some(Acknowledgement { seq: last.next, ack: delivered_until, window, timestamps })
     }
 
     /// Returns a copy of the host's last ACK, as the answer to a duplicate. `None` if the host's state is
     /// incomplete, or if the card has acknowledged more: an ACK number must not go back.
     pub(crate) fn repetition(&self, newest: Option<u32>) -> Option<Acknowledgement> {
-        let seen = self.seen.filter(|seen| seen.plain && seen.window > 0 && self.scale.is_some())?;
-        if self.sent.is_some_and(|sent| sent.after(seen.ack)) {
+        let last = self.last_ack.filter(|last| last.plain && last.window > 0 && self.scale.is_some())?;
+        if self.sent.is_some_and(|sent| sent.after(last.ack)) {
             return None;
         }
         let timestamps = match newest {
-            Some(echo) => Some((seen.timestamp?, echo)),
+            Some(echo) => Some((last.timestamp?, echo)),
             None => None,
         };
-        Some(Acknowledgement { seq: seen.next, ack: seen.ack, window: seen.window, timestamps })
+        Some(Acknowledgement { seq: last.next, ack: last.ack, window: last.window, timestamps })
     }
 }
 
@@ -299,7 +301,7 @@ mod tests {
 
     /// The true state of the host, beside the card's view of it.
     #[derive(Clone, Copy)]
-    struct Truth {
+    struct ReferenceHost {
         host: HostSide,
         /// Bit mask of the bytes that the host has.
         has: u32,
@@ -315,7 +317,7 @@ mod tests {
         left: u32,
     }
 
-    impl Truth {
+    impl ReferenceHost {
         /// Returns the end of the bytes that the host has without a gap.
         fn contiguous(&self) -> u32 {
             self.has.trailing_ones()
@@ -384,13 +386,18 @@ mod tests {
 
     /// Continues a sequence with each event, up to [`DEPTH`] events; returns how many ACKs the card
     /// generated.
-    fn continue_with_all(truth: Truth, events: &mut Vec<Event>, all: &[Event], sample: &Segment) -> u64 {
+    fn continue_with_all(
+        reference: ReferenceHost,
+        events: &mut Vec<Event>,
+        all: &[Event],
+        sample: &Segment,
+    ) -> u64 {
         if events.len() == DEPTH {
             return 0;
         }
         let mut count = 0;
         for event in all {
-            let mut next = truth;
+            let mut next = reference;
             if !next.apply(*event, sample) {
                 continue;
             }
@@ -407,7 +414,7 @@ mod tests {
     fn no_sequence_of_events_acknowledges_bytes_that_the_host_has_not_got() {
         let frame = TcpFrame { payload: Vec::new(), ..TcpFrame::default() }.build();
         let Parsed::Tcp(sample) = parse(&frame, Medium::Ethernet) else { panic!("no segment") };
-        let truth = Truth {
+        let reference = ReferenceHost {
             host: HostSide::default(),
             has: 0,
             acknowledged: None,
@@ -416,7 +423,7 @@ mod tests {
             highest: 0,
             left: 0,
         };
-        let count = continue_with_all(truth, &mut Vec::new(), &all_events(), &sample);
+        let count = continue_with_all(reference, &mut Vec::new(), &all_events(), &sample);
         assert!(count > 1000, "only {count} ACKs");
     }
 }

@@ -257,7 +257,7 @@ mod tests {
         LastArrivals::new(connections, PAUSE)
     }
 
-    fn is_met(standing: Standing) -> bool {
+    fn is_recent(standing: Standing) -> bool {
         matches!(standing, Standing::Recent(_))
     }
 
@@ -307,11 +307,11 @@ mod tests {
             let mut last_arrivals = cells(16);
             last_arrivals.arrived(one, at(0), at(0), alone);
             last_arrivals.arrived(other, at(1), at(1), alone);
-            assert!(is_met(last_arrivals.standing(one, at(2))));
+            assert!(is_recent(last_arrivals.standing(one, at(2))));
             assert_eq!(last_arrivals.standing(other, at(2)), Standing::NotRecent);
             last_arrivals.arrived(other, at(2 * PAUSE), at(2 * PAUSE), alone);
             assert_eq!(last_arrivals.standing(one, at(2 * PAUSE)), Standing::NotRecent);
-            assert!(is_met(last_arrivals.standing(other, at(2 * PAUSE))));
+            assert!(is_recent(last_arrivals.standing(other, at(2 * PAUSE))));
         }
     }
 
@@ -329,7 +329,7 @@ mod tests {
                 last_arrivals.arrived(one, at(0), at(0), true);
             }
             assert_eq!(last_arrivals.standing(other, at(1)), Standing::Sparse);
-            assert!(is_met(last_arrivals.standing(one, at(1))));
+            assert!(is_recent(last_arrivals.standing(one, at(1))));
             assert_eq!(last_arrivals.standing(5, at(1)), Standing::NotRecent, "its cell is empty");
             end(&mut last_arrivals);
             assert_eq!(last_arrivals.standing(other, at(1)), Standing::NotRecent);
@@ -363,7 +363,7 @@ mod tests {
                     }
                     None => {
                         let met = [&mut short, &mut long].map(|cells| cells.arrived_again(hash, now, alone));
-                        prop_assert_eq!(met.map(|met| met.is_some()), [is_met(standing); 2]);
+                        prop_assert_eq!(met.map(|met| met.is_some()), [is_recent(standing); 2]);
                     }
                 }
                 prop_assert_eq!(short.alone, long.alone);
@@ -384,9 +384,9 @@ mod tests {
         let turn = TICK << u16::BITS;
         let mut last_arrivals = cells(1);
         last_arrivals.arrived(0, at(turn - PAUSE / 2), at(turn - PAUSE / 2), true);
-        assert!(is_met(last_arrivals.standing(0, at(turn + PAUSE / 4))));
+        assert!(is_recent(last_arrivals.standing(0, at(turn + PAUSE / 4))));
         assert_eq!(last_arrivals.standing(0, at(turn + 2 * PAUSE)), Standing::Sparse);
-        assert!(is_met(last_arrivals.standing(0, at(2 * turn))));
+        assert!(is_recent(last_arrivals.standing(0, at(2 * turn))));
     }
 
     #[test]
@@ -396,11 +396,11 @@ mod tests {
         let mut last_arrivals = LastArrivals::new(1, u64::MAX);
         last_arrivals.arrived(one, at(PAUSE), at(PAUSE), true);
         last_arrivals.arrived(other, at(half), at(half), true);
-        assert!(is_met(last_arrivals.standing(one, at(half))));
+        assert!(is_recent(last_arrivals.standing(one, at(half))));
         assert_eq!(last_arrivals.standing(one, at(half + 2 * PAUSE)), Standing::Sparse);
         let later = at(half + 2 * PAUSE);
         last_arrivals.arrived(other, later, later, true);
-        assert!(is_met(last_arrivals.standing(other, later)));
+        assert!(is_recent(last_arrivals.standing(other, later)));
     }
 
     #[test]
@@ -409,6 +409,6 @@ mod tests {
         let mut last_arrivals = cells(16);
         last_arrivals.arrived(one, at(10 * PAUSE), at(10 * PAUSE), true);
         last_arrivals.arrived(other, at(9 * PAUSE), at(10 * PAUSE), true);
-        assert!(is_met(last_arrivals.standing(one, at(10 * PAUSE))));
+        assert!(is_recent(last_arrivals.standing(one, at(10 * PAUSE))));
     }
 }

@@ -109,7 +109,7 @@ pub struct Npu<B: AsRef<[u8]>> {
     last_arrivals: LastArrivals,
     /// True if segments of connections without a descriptor are coalesced: under the safe rules, and without
     /// active ACK.
-    may_forget: bool,
+    coalesces_undescribed: bool,
     /// The runs of connections without a descriptor. The end of the receive batch delivers them.
     undescribed: Recent<B>,
     /// Connections whose runs moved to descriptors in this receive batch, and their hashes.
@@ -172,7 +172,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             starts_trains: acker.is_none() && config.medium == Medium::Ethernet,
             acker,
             last_arrivals: LastArrivals::new(config.max_connections, timeouts.ceiling),
-            may_forget: npu.rules == Rules::Safe && npu.active_ack == ActiveAck::Off,
+            coalesces_undescribed: npu.rules == Rules::Safe && npu.active_ack == ActiveAck::Off,
             undescribed: Recent::new(),
             promoted: Vec::with_capacity(Self::PROMOTED),
             returned: Vec::with_capacity(Recent::<B>::MOST),
@@ -325,7 +325,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Releases a descriptor that another connection needs. If only one segment has arrived, records it as
     /// the last arrival: the connection then counts as sparse.
     fn evict(&mut self, victim: Index) {
-        let sparse = self.table.peek(victim).filter(|descriptor| self.may_forget && descriptor.is_single());
+        let sparse =
+            self.table.peek(victim).filter(|descriptor| self.coalesces_undescribed && descriptor.is_single());
         let arrival = sparse.map(|descriptor| descriptor.last_arrival).zip(self.table.key(victim));
         self.release(victim);
         if let Some((last_arrival, (hash, _))) = arrival {

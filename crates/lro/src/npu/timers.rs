@@ -139,7 +139,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
             npu.deliver_undescribed();
         }
         if !npu.until_end.is_empty() {
-            npu.deliver_until_end(Npu::deliver_and_forget);
+            npu.deliver_until_end(Npu::deliver_and_release);
         }
         let is_safe = npu.config.rules == Rules::Safe;
         let mut untimed = mem::take(&mut npu.untimed);
@@ -148,8 +148,8 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
             descriptor.is_untimed = false;
             if is_safe && descriptor.times_out_between_bursts() {
                 descriptor.deadline = npu.timeouts.quiet_deadline(descriptor);
-                if npu.acker.is_some() || descriptor.may_be_forgotten() {
-                    npu.deliver_and_forget(index);
+                if npu.acker.is_some() || descriptor.may_be_released() {
+                    npu.deliver_and_release(index);
                 } else if let Some(run) = descriptor.take_run() {
                     npu.runs.finish_next(run, FlushReason::EndOfBatch, &mut npu.out);
                 }

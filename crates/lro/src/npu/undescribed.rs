@@ -25,7 +25,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// connection.
     #[inline(always)]
     pub(super) fn admits_without_descriptor(&mut self) -> bool {
-        self.may_forget && (self.undescribed.has_room() || self.make_room_without_descriptor())
+        self.coalesces_undescribed && (self.undescribed.has_room() || self.make_room_without_descriptor())
     }
 
     #[cold]
@@ -138,11 +138,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Delivers the run of a connection at the end of the batch. If the connection no longer needs its
     /// descriptor, releases it and records the last arrival.
     #[inline(never)]
-    pub(super) fn deliver_and_forget(&mut self, index: Index) {
+    pub(super) fn deliver_and_release(&mut self, index: Index) {
         self.reconstruct(index, FlushReason::EndOfBatch);
         if let Some(descriptor) = self.table.peek(index)
-            && self.may_forget
-            && descriptor.may_be_forgotten()
+            && self.coalesces_undescribed
+            && descriptor.may_be_released()
             && let Some((hash, _)) = self.table.key(index)
         {
             let last_arrival = descriptor.last_arrival;

@@ -9,7 +9,7 @@ use std::vec::IntoIter;
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
 use crate::checksums;
-use crate::common::{self, Whole};
+use crate::common::{self, AggregateFields};
 use crate::followers::Followers;
 use crate::frame::Frame;
 use crate::identification::Identification;
@@ -508,9 +508,9 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline(always)]
     pub(crate) fn seal(&mut self, reason: FlushReason) {
         self.reason = reason;
-        let whole = self.whole();
+        let fields = self.aggregate_fields();
         match self.first.as_ref().and_then(|first| first.bytes().first_chunk()) {
-            Some(first) if self.is_common => self.template.seal_common(first, self.layout, whole),
+            Some(first) if self.is_common => self.template.seal_common(first, self.layout, fields),
             _ => self.seal_uncommon(),
         }
     }
@@ -518,17 +518,17 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// As [`Run::seal`], for a short or uncommon first frame.
     #[inline(never)]
     fn seal_uncommon(&mut self) {
-        let whole = self.whole();
+        let fields = self.aggregate_fields();
         if let Some(first) = &self.first {
-            self.template.seal(first.bytes(), self.layout, whole);
+            self.template.seal(first.bytes(), self.layout, fields);
         }
     }
 
     /// Returns the header fields of the aggregate.
     #[inline(always)]
-    fn whole(&self) -> Whole {
+    fn aggregate_fields(&self) -> AggregateFields {
         let Self { bytes: payload, flags, ack, window, .. } = *self;
-        Whole { payload, flags, ack, window }
+        AggregateFields { payload, flags, ack, window }
     }
 }
 

@@ -458,7 +458,7 @@ mod tests {
         verifier.observe_transmit(&acknowledgement.build());
         three[1..].iter().for_each(|frame| verifier.received(frame));
         let remembered = |verifier: &Verifier| match verifier.flows.values().next() {
-            Some(Flow::Streams(streams)) => streams.had_already.len(),
+            Some(Flow::Streams(streams)) => streams.already_received.len(),
             _ => 0,
         };
         assert_eq!(remembered(&verifier), 2);

@@ -20,7 +20,7 @@ pub(super) struct Fields {
 
 /// A part of the delivered bytes that one segment contained.
 #[derive(Clone, Copy)]
-pub(super) struct Brought {
+pub(super) struct DeliveredPart {
     /// Its start, from the first delivered byte.
     pub(super) at: usize,
     pub(super) len: usize,
@@ -29,7 +29,7 @@ pub(super) struct Brought {
 
 /// What a received segment adds to the stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum News {
+pub(super) enum NewData {
     /// No new byte.
     Nothing,
     /// Bytes that unparsed segments may have contained.
@@ -86,23 +86,24 @@ impl Stream {
     }
 
     /// Records a segment.
-    pub(super) fn receive(&mut self, seq: SeqNumber, bytes: &[u8], fields: Fields) -> News {
+    pub(super) fn receive(&mut self, seq: SeqNumber, bytes: &[u8], fields: Fields) -> NewData {
         if bytes.is_empty() {
-            return News::Nothing;
+            return NewData::Nothing;
         }
         let start = self.place(seq);
         self.move_on(start);
-        let mut news = News::Nothing;
+        let mut new_data = NewData::Nothing;
         for range in self.received.cover(start..start + bytes.len() as Place) {
             let range = self.within(&range);
             if range.is_empty() {
                 continue;
             }
-            news = news.max(if self.opaque.covers(&range) { News::SeenOpaque } else { News::Bytes });
+            new_data =
+                new_data.max(if self.opaque.covers(&range) { NewData::SeenOpaque } else { NewData::Bytes });
             let bytes = bytes[(range.start - start) as usize..(range.end - start) as usize].to_vec();
             self.pending.insert(range.start, Piece { bytes, fields });
         }
-        news
+        new_data
     }
 
     /// Records a segment that is not parsed.
@@ -112,7 +113,7 @@ impl Stream {
     }
 
     /// Forgets the bytes of a dropped segment.
-    pub(super) fn withdraw(&mut self, frame: u64) {
+    pub(super) fn forget_frame(&mut self, frame: u64) {
         self.pending.retain(|_, piece| piece.fields.frame != frame);
     }
 
@@ -127,7 +128,7 @@ impl Stream {
 
     /// Compares delivered bytes with the first copy of each. Returns the segments that contained those not
     /// delivered before.
-    pub(super) fn deliver(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<Vec<Brought>, Difference> {
+    pub(super) fn deliver(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<Vec<DeliveredPart>, Difference> {
         const TURN: Place = 1 << 32;
         let nearest = self.place(seq);
         // The sequence numbers may have wrapped since a segment that was held long was received.
@@ -143,23 +144,23 @@ impl Stream {
         let before = bytes.len() - (range.end - range.start) as usize;
         let bytes = &bytes[before..];
         let starts: Vec<Place> = self.overlapping(&range).map(|(start, _)| start).collect();
-        let mut brought = Vec::with_capacity(starts.len());
+        let mut parts = Vec::with_capacity(starts.len());
         for start in starts {
             if let Some(piece) = self.pending.remove(&start) {
                 let fields = piece.fields;
                 let common = self.compare(start, piece, &range, bytes)?;
                 let at = before + (common.start - range.start) as usize;
-                brought.push(Brought { at, len: (common.end - common.start) as usize, fields });
+                parts.push(DeliveredPart { at, len: (common.end - common.start) as usize, fields });
             }
         }
-        self.check_order(&range, &brought)?;
-        Ok(brought)
+        self.check_order(&range, &parts)?;
+        Ok(parts)
     }
 
     /// Checks that no bytes are outstanding that were received before these segments and precede them in the
     /// stream.
-    fn check_order(&self, range: &Range<Place>, brought: &[Brought]) -> Result<(), Difference> {
-        let Some(frame) = brought.iter().map(|part| part.fields.frame).min() else { return Ok(()) };
+    fn check_order(&self, range: &Range<Place>, parts: &[DeliveredPart]) -> Result<(), Difference> {
+        let Some(frame) = parts.iter().map(|part| part.fields.frame).min() else { return Ok(()) };
         let left = self.pending.range(..range.start).map(|(_, piece)| piece.fields.frame);
         match left.filter(|left| *left < frame).min() {
             Some(overtaken) => Err(Difference::Overtook { frame, overtaken }),
@@ -239,7 +240,7 @@ mod tests {
 
     /// Receives 10 bytes of frame `nth`, whose sequence number is a sixteenth of the sequence space after the
     /// previous frame's.
-    fn receive(stream: &mut Stream, nth: u32) -> News {
+    fn receive(stream: &mut Stream, nth: u32) -> NewData {
         let fields = Fields { frame: nth.into(), class: 0, flags: TcpFlags::NONE, ack: SeqNumber(0) };
         stream.receive(SeqNumber(nth << 28), &[nth as u8; 10], fields)
     }
@@ -250,7 +251,7 @@ mod tests {
     }
 
     /// Receives a byte.
-    fn receive_byte(stream: &mut Stream, seq: u32) -> News {
+    fn receive_byte(stream: &mut Stream, seq: u32) -> NewData {
         let fields = Fields { frame: 1, class: 0, flags: TcpFlags::NONE, ack: SeqNumber(0) };
         stream.receive(SeqNumber(seq), &[7], fields)
     }
@@ -260,20 +261,20 @@ mod tests {
         let mut stream = Stream::default();
         for nth in 0..=32_u32 {
             // The sequence numbers wrap three times.
-            assert!(receive_byte(&mut stream, nth.wrapping_mul(3 << 27)) == News::Bytes, "segment {nth}");
+            assert!(receive_byte(&mut stream, nth.wrapping_mul(3 << 27)) == NewData::Bytes, "segment {nth}");
         }
         let mut stream = Stream::default();
         for seq in [0, 0x7800_0000, 0xF000_0000] {
-            assert!(receive_byte(&mut stream, seq) == News::Bytes);
+            assert!(receive_byte(&mut stream, seq) == NewData::Bytes);
         }
-        assert!(receive_byte(&mut stream, 0) == News::Nothing, "it is of the same turn");
+        assert!(receive_byte(&mut stream, 0) == NewData::Nothing, "it is of the same turn");
     }
 
     #[test]
     fn bytes_held_long_are_of_the_turn_in_which_they_came() {
         let mut stream = Stream::default();
         for nth in 0..=20 {
-            assert!(receive(&mut stream, nth) == News::Bytes, "frame {nth}");
+            assert!(receive(&mut stream, nth) == NewData::Bytes, "frame {nth}");
         }
         for nth in 0..=20 {
             assert_eq!(deliver(&mut stream, nth), nth.into());
@@ -282,10 +283,10 @@ mod tests {
         // The last segments received may be old ones.
         let mut stream = Stream::default();
         for nth in 0..=10 {
-            assert!(receive(&mut stream, nth) == News::Bytes, "frame {nth}");
+            assert!(receive(&mut stream, nth) == NewData::Bytes, "frame {nth}");
         }
         for nth in (0..10).rev() {
-            assert!(receive(&mut stream, nth) == News::Nothing, "frame {nth}");
+            assert!(receive(&mut stream, nth) == NewData::Nothing, "frame {nth}");
         }
         for nth in 0..=10 {
             assert_eq!(deliver(&mut stream, nth), nth.into());
@@ -306,14 +307,14 @@ mod tests {
                 let range = start..start + len;
                 if is_received {
                     let fields = Fields { frame, class: 0, flags: TcpFlags::NONE, ack: SeqNumber(0) };
-                    let news = stream.receive(seq, &content[range.clone()], fields);
+                    let new_data = stream.receive(seq, &content[range.clone()], fields);
                     let mut is_new = false;
                     for nth in range {
                         is_new |= nth >= BEFORE && account[nth].frame.is_none();
                         account[nth].frame.get_or_insert(frame);
                         account[nth].is_out |= nth < BEFORE;
                     }
-                    prop_assert_eq!(news == News::Bytes, is_new);
+                    prop_assert_eq!(new_data == NewData::Bytes, is_new);
                     continue;
                 }
                 let is_due = |nth: &usize| account[*nth].frame.is_some() && !account[*nth].is_out;
@@ -337,14 +338,14 @@ mod tests {
                     prop_assert_eq!(delivered.err(), Some(Difference::Overtook { frame, overtaken }));
                     return Ok(());
                 }
-                let mut brought = Vec::new();
+                let mut parts = Vec::new();
                 for part in delivered.map_err(|error| TestCaseError::fail(error.to_string()))? {
                     let places = start + part.at..start + part.at + part.len;
                     let is_of = |byte: &Byte| byte.frame == Some(part.fields.frame);
                     prop_assert!(account[places.clone()].iter().all(is_of));
-                    brought.extend(places);
+                    parts.extend(places);
                 }
-                prop_assert_eq!(&brought, &due);
+                prop_assert_eq!(&parts, &due);
                 due.iter().for_each(|nth| account[*nth].is_out = true);
             }
             let left = (0..90).find(|nth| account[*nth].frame.is_some() && !account[*nth].is_out);

@@ -6,7 +6,7 @@ use nichrome_wire::{SeqNumber, TcpFlags};
 
 use super::Difference;
 use super::frames::{Frames, fingerprint};
-use super::pending::{Brought, Fields, News, Stream};
+use super::pending::{DeliveredPart, Fields, NewData, Stream};
 use super::read::{Content, Read, Tcp};
 use crate::DropReason;
 
@@ -21,7 +21,7 @@ pub(super) struct Streams {
     repeated: HashMap<u64, u32>,
     /// Numbers of data segments whose bytes the receiver may have, by fingerprint: acknowledged bytes, or
     /// bytes in segments that are not parsed. These segments may be dropped.
-    pub(super) had_already: HashMap<u64, u64>,
+    pub(super) already_received: HashMap<u64, u64>,
     /// The receiver's latest ACK number on this connection.
     acknowledged: Option<SeqNumber>,
     came_in: u64,
@@ -55,9 +55,11 @@ impl Streams {
         let Some(stream) = self.streams.back_mut() else { return };
         match stream.receive(tcp.seq, tcp.payload, fields) {
             _ if tcp.control => {}
-            News::Nothing => *self.repeated.entry(fingerprint(frame)).or_default() += 1,
-            News::Bytes if !is_acknowledged => {}
-            News::SeenOpaque | News::Bytes => _ = self.had_already.insert(fingerprint(frame), number),
+            NewData::Nothing => *self.repeated.entry(fingerprint(frame)).or_default() += 1,
+            NewData::Bytes if !is_acknowledged => {}
+            NewData::SeenOpaque | NewData::Bytes => {
+                _ = self.already_received.insert(fingerprint(frame), number);
+            }
         }
     }
 
@@ -82,21 +84,21 @@ impl Streams {
                 self.next_stream()?;
             }
         }
-        let brought = self.data(tcp)?;
+        let parts = self.data(tcp)?;
         if !tcp.control {
-            self.may_not_be_dropped(frame, !brought.is_empty());
+            self.may_not_be_dropped(frame, !parts.is_empty());
         }
         Ok(())
     }
 
     /// Forgets that a data segment may be dropped, since it has come out: with new bytes if `is_new`.
     fn may_not_be_dropped(&mut self, frame: &[u8], is_new: bool) {
-        if self.repeated.is_empty() && self.had_already.is_empty() {
+        if self.repeated.is_empty() && self.already_received.is_empty() {
             return;
         }
         let fingerprint = fingerprint(frame);
-        if is_new || !self.forget(fingerprint) {
-            self.had_already.remove(&fingerprint);
+        if is_new || !self.take_repeated(fingerprint) {
+            self.already_received.remove(&fingerprint);
         }
     }
 
@@ -118,19 +120,19 @@ impl Streams {
     }
 
     /// Checks delivered bytes; returns the segments that contained them.
-    fn data(&mut self, tcp: &Tcp<'_>) -> Result<Vec<Brought>, Difference> {
+    fn data(&mut self, tcp: &Tcp<'_>) -> Result<Vec<DeliveredPart>, Difference> {
         if tcp.payload.is_empty() {
             return Ok(Vec::new());
         }
         let unknown = Difference::NotReceived { seq: tcp.seq, len: tcp.payload.len() };
         let stream = self.streams.front_mut().ok_or(unknown)?;
-        let brought = stream.deliver(tcp.seq, tcp.payload)?;
+        let parts = stream.deliver(tcp.seq, tcp.payload)?;
         if let Some(control) = self.controls.oldest()
-            && let Some(early) = brought.iter().find(|part| part.fields.frame > control.number)
+            && let Some(early) = parts.iter().find(|part| part.fields.frame > control.number)
         {
             return Err(Difference::Overtook { frame: early.fields.frame, overtaken: control.number });
         }
-        Ok(brought)
+        Ok(parts)
     }
 
     /// Checks an aggregate: its bytes, and the header fields that its segments determine. `segments` are
@@ -144,7 +146,7 @@ impl Streams {
         if tcp.control {
             return differs("set of flags or options");
         }
-        let brought = self.data(tcp)?;
+        let parts = self.data(tcp)?;
         let mut at = 0;
         let places: Vec<(usize, usize)> = segments
             .clone()
@@ -154,19 +156,19 @@ impl Streams {
             })
             .collect();
         self.came_out += places.len() as u64;
-        if !brought.iter().map(|part| (part.at, part.len)).eq(places.iter().copied()) {
+        if !parts.iter().map(|part| (part.at, part.len)).eq(places.iter().copied()) {
             // Other segments contained some of the bytes first, so the fields of the merged segments are
             // unknown.
             for ((frame, _), (at, len)) in segments.zip(places) {
-                let is_new = brought.iter().any(|part| part.at < at + len && at < part.at + part.len);
+                let is_new = parts.iter().any(|part| part.at < at + len && at < part.at + part.len);
                 self.may_not_be_dropped(frame, is_new);
             }
             return Ok(());
         }
-        if !self.had_already.is_empty() {
-            self.had_already.retain(|_, number| brought.iter().all(|part| part.fields.frame != *number));
+        if !self.already_received.is_empty() {
+            self.already_received.retain(|_, number| parts.iter().all(|part| part.fields.frame != *number));
         }
-        let fields = || brought.iter().map(|part| part.fields);
+        let fields = || parts.iter().map(|part| part.fields);
         let without_psh = |flags: TcpFlags| flags.difference(TcpFlags::PSH);
         let all_flags = fields().fold(TcpFlags::NONE, |flags, fields| flags | fields.flags);
         if fields().any(|fields| fields.class != tcp.class) {
@@ -191,13 +193,14 @@ impl Streams {
     /// Checks that a dropped frame had no new byte.
     pub(super) fn dropped_duplicate(&mut self, frame: &[u8]) -> Result<(), Difference> {
         self.came_out += 1;
-        let justified = self.forget(fingerprint(frame)) || self.withdraw(fingerprint(frame));
+        let justified =
+            self.take_repeated(fingerprint(frame)) || self.take_already_received(fingerprint(frame));
         let reason = DropReason::Duplicate;
         justified.then_some(()).ok_or(Difference::Dropped { len: frame.len(), reason })
     }
 
     /// Records that a segment without a new byte came out; false if there was none.
-    fn forget(&mut self, fingerprint: u64) -> bool {
+    fn take_repeated(&mut self, fingerprint: u64) -> bool {
         let Some(count) = self.repeated.get_mut(&fingerprint) else { return false };
         *count -= 1;
         if *count == 0 {
@@ -207,9 +210,9 @@ impl Streams {
     }
 
     /// Records that a segment whose bytes the receiver may have will not come out; false if there was none.
-    fn withdraw(&mut self, fingerprint: u64) -> bool {
-        let Some(number) = self.had_already.remove(&fingerprint) else { return false };
-        self.streams.iter_mut().for_each(|stream| stream.withdraw(number));
+    fn take_already_received(&mut self, fingerprint: u64) -> bool {
+        let Some(number) = self.already_received.remove(&fingerprint) else { return false };
+        self.streams.iter_mut().for_each(|stream| stream.forget_frame(number));
         true
     }
 
@@ -271,8 +274,8 @@ mod tests {
 
         /// Returns the number of frames and bytes that are remembered.
         fn remembered(&self) -> (usize, usize, Option<u64>) {
-            let Streams { streams, repeated, had_already, .. } = &self.streams;
-            (repeated.len(), had_already.len(), streams.iter().filter_map(Stream::oldest).min())
+            let Streams { streams, repeated, already_received, .. } = &self.streams;
+            (repeated.len(), already_received.len(), streams.iter().filter_map(Stream::oldest).min())
         }
     }
 

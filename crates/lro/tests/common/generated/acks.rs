@@ -104,7 +104,7 @@ struct Connection {
     card: Option<SeqNumber>,
     /// The start of the stream, and the end of the bytes that the host has without a gap.
     start: Option<SeqNumber>,
-    solid: SeqNumber,
+    delivered_until: SeqNumber,
     /// The end of the last CE-marked segment that was delivered to the host.
     marked: Option<SeqNumber>,
     /// True if bytes beyond a gap were delivered to the host, and the host has sent no ACK since.
@@ -115,18 +115,19 @@ struct Connection {
 
 impl Connection {
     fn start_at(&mut self, start: SeqNumber) {
-        (self.start, self.solid) = (Some(start), start);
+        (self.start, self.delivered_until) = (Some(start), start);
         self.absorb();
     }
 
-    /// Extends `solid` by the ranges that have no gap before them any more.
+    /// Extends `delivered_until` by the ranges that have no gap before them any more.
     fn absorb(&mut self) {
-        let next =
-            |solid: SeqNumber, (from, to): (SeqNumber, SeqNumber)| !from.after(solid) && to.after(solid);
-        while let Some((_, to)) = self.beyond.iter().find(|range| next(self.solid, **range)) {
-            self.solid = *to;
+        let next = |delivered_until: SeqNumber, (from, to): (SeqNumber, SeqNumber)| {
+            !from.after(delivered_until) && to.after(delivered_until)
+        };
+        while let Some((_, to)) = self.beyond.iter().find(|range| next(self.delivered_until, **range)) {
+            self.delivered_until = *to;
         }
-        self.beyond.retain(|(_, to)| to.after(self.solid));
+        self.beyond.retain(|(_, to)| to.after(self.delivered_until));
     }
 }
 
@@ -163,7 +164,7 @@ impl Acks {
             }
         }
         let before = connection.host.map_or(start, |(ack, _)| ack);
-        segment.ack = before + connection.solid.since(before).max(0).cast_unsigned() / share;
+        segment.ack = before + connection.delivered_until.since(before).max(0).cast_unsigned() / share;
         if tcp.flags.contains(TcpFlags::ACK) {
             connection.host = Some((segment.ack, segment.window));
             let scales = connection.peer_scale.zip(connection.host_scale);
@@ -207,7 +208,7 @@ impl Acks {
         connection.beyond.push((tcp.seq, end));
         if connection.start.is_some() {
             connection.absorb();
-            connection.gap |= tcp.seq.after(connection.solid);
+            connection.gap |= tcp.seq.after(connection.delivered_until);
         }
         if connection.beyond.len() > 4096 {
             connection.beyond.remove(0);
@@ -267,8 +268,8 @@ impl Acks {
         if connection.gap {
             return broken("though the host was delivered something beyond a gap");
         }
-        if tcp.ack.after(connection.solid) {
-            return broken(&format!("though the host was delivered {} only", connection.solid.0));
+        if tcp.ack.after(connection.delivered_until) {
+            return broken(&format!("though the host was delivered {} only", connection.delivered_until.0));
         }
         Ok(())
     }
