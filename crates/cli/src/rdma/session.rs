@@ -200,7 +200,7 @@ impl Negotiation {
         let growth = before.growth(count);
         // Barrier: neither end starts before both are connected. The peer ends if its side of a connection
         // has failed.
-        exchange(&stream, &Ready {}).or_else(|error| check_transports(&adapter, &qps).and(Err(error)))?;
+        or_failure(exchange(&stream, &Ready {}), || check_transports(&adapter, &qps))?;
         let peer = theirs.region;
         Ok(Session { role, adapter, region, peer, cq, qps, mtu, growth, own_regions, stream })
     }
@@ -295,20 +295,9 @@ impl Session {
     }
 
     /// Returns `result`. If it is an error, waits up to 500 ms for the failure of a connection and returns
-    /// that instead: the peer may have ended because of it, before the device has received the peer's last
-    /// packets.
+    /// that instead.
     pub(super) fn or_failure<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
-        /// Time for the device to receive the peer's last packets, also on a busy machine.
-        const ARRIVAL: Duration = Duration::from_millis(500);
-        const POLL_INTERVAL: Duration = Duration::from_millis(2);
-        result.or_else(|error| {
-            let end = Instant::now() + ARRIVAL;
-            while Instant::now() < end {
-                self.check_connections()?;
-                thread::sleep(POLL_INTERVAL);
-            }
-            Err(error)
-        })
+        or_failure(result, || self.check_connections())
     }
 
     /// Shuts down the TCP connection, which ends the waits of both ends for each other.
@@ -386,6 +375,26 @@ impl Session {
     }
 }
 
+/// Returns `result`. If it is an error, calls `check_failures` for up to 500 ms, and returns its error
+/// instead: the peer may have ended because a connection failed, before the device has received the peer's
+/// last packets.
+fn or_failure<T>(
+    result: anyhow::Result<T>,
+    check_failures: impl Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<T> {
+    /// Time for the device to receive the peer's last packets, also on a busy machine.
+    const ARRIVAL: Duration = Duration::from_millis(500);
+    const POLL_INTERVAL: Duration = Duration::from_millis(2);
+    result.or_else(|error| {
+        let end = Instant::now() + ARRIVAL;
+        while Instant::now() < end {
+            check_failures()?;
+            thread::sleep(POLL_INTERVAL);
+        }
+        Err(error)
+    })
+}
+
 /// Calls `condition` until it returns true, and `check_failures` now and then. Fails after `timeout`, or if
 /// `check_failures` does.
 fn until(
@@ -456,6 +465,8 @@ fn cause(adapter: &Adapter) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -469,5 +480,17 @@ mod tests {
         let ended = until(Duration::MAX, condition, || bail!("the peer has ended"));
         assert_eq!(ended.unwrap_err().to_string(), "the peer has ended");
         assert!(calls <= 128, "{calls}");
+    }
+
+    #[test]
+    fn a_failure_that_is_detected_after_the_peer_has_ended_is_the_error() {
+        let checks = Cell::new(0);
+        let check = || {
+            checks.set(checks.get() + 1);
+            ensure!(checks.get() < 3, "3 of 20 connections could not be set up");
+            Ok(())
+        };
+        let failure = or_failure::<()>(Err(anyhow!("the peer has ended")), check).unwrap_err();
+        assert_eq!(failure.to_string(), "3 of 20 connections could not be set up");
     }
 }
