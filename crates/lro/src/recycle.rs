@@ -125,10 +125,8 @@ impl<T: Recycle> Drop for Recycled<T> {
     fn drop(&mut self) {
         if let Some(mut object) = self.object.take() {
             object.clear();
-            let return_list = Arc::clone(&object.member.return_list);
-            if let Some(returned) =
-                return_list.returned.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
-            {
+            let list = Arc::clone(&object.member.return_list);
+            if let Some(returned) = list.returned.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
                 returned.push(object);
             }
         }
