@@ -13,6 +13,7 @@ mod plain_read;
 mod rdma;
 mod sim;
 mod star;
+mod thread_time;
 mod traffic;
 mod transport;
 mod wan;

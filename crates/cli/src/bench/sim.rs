@@ -8,11 +8,11 @@ mod network;
 use std::fmt;
 
 use clap::Args;
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::Serialize;
 
 use super::figures::{median, median_of, rounded};
 use super::output::OutputOptions;
+use super::thread_time::thread_time;
 use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Style};
 use crate::picture_file;
@@ -94,13 +94,9 @@ impl fmt::Display for Report {
 
 /// Returns the events per CPU second of `work`, which returns its number of events.
 fn events_per_second(work: impl FnOnce() -> u64) -> f64 {
-    let seconds = || {
-        let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
-        tv_sec as f64 + tv_nsec as f64 / 1e9
-    };
-    let start = seconds();
+    let start = thread_time();
     let events = work();
-    events as f64 / (seconds() - start)
+    events as f64 / (thread_time() - start).as_secs_f64()
 }
 
 /// Measures `runs` runs after one to warm up. Alternates queue, heap and network, so that noise affects all

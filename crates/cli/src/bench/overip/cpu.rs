@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use nichrome_wan::Impairments;
-use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::bearer::Bearer;
 use super::connect::Connections;
@@ -19,6 +18,7 @@ use super::processors::{Role, Threads};
 use super::series::{Axis, Grid};
 use super::testbed::Testbed;
 use super::work::Work;
+use crate::bench::thread_time::thread_time;
 use crate::side::Side;
 
 const TIME: Axis = Axis { quantity: "time_ratio", label: "application's time / time without traffic" };
@@ -93,7 +93,7 @@ impl Traffic {
         let bytes = self.placed.load(Ordering::Relaxed) + self.taken.load(Ordering::Relaxed);
         Mark {
             at: Instant::now(),
-            application: own_time(),
+            application: thread_time(),
             bytes,
             card: card.time(),
             receivers: receivers.time(),
@@ -114,12 +114,6 @@ impl Run {
             receivers: receivers.as_secs_f64() / seconds,
         }
     }
-}
-
-/// Processor time of this thread.
-fn own_time() -> Duration {
-    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(tv_sec as u64, tv_nsec as u32)
 }
 
 /// Runs the application while senders push messages of `len` bytes.
@@ -171,9 +165,9 @@ fn measure_place(
 ) -> anyhow::Result<()> {
     let (work, alone) = testbed.processors.on(Role::Application, || {
         let work = Work::calibrate();
-        let (start, own) = (Instant::now(), own_time());
+        let (start, own) = (Instant::now(), thread_time());
         work.run(testbed.plan.application);
-        (work, (own_time() - own, start.elapsed()))
+        (work, (thread_time() - own, start.elapsed()))
     });
     for bearer in Bearer::ALL {
         hosts.set_delay(Duration::ZERO)?;
